@@ -1,0 +1,12 @@
+//! crab-core.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![warn(missing_docs)]
+
+pub mod clip;
+pub mod gate;
+pub mod message;
+pub mod process;
+pub mod protocol;
+pub mod provider;
+pub mod seen;
+pub mod tools;

@@ -1,0 +1,155 @@
+//! What a tool is, and the list of those that crab has.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub use crate::gate::Permit;
+use crate::message::Part;
+use crate::process::Environment;
+use crate::seen::Seen;
+
+/// What a call does to the world; decides what the gate does by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Changes nothing: runs unasked, side by side with its like.
+    Read,
+    /// Changes files: asks.
+    Write,
+    /// Runs a program: asks.
+    Execute,
+    /// Reaches the network: asks.
+    Network,
+}
+
+/// What the gate must know about one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What it does to the world.
+    pub kind: Kind,
+    /// What rules match against: each simple command of a shell line, or each spelling of a path (relative to the
+    /// working directory where it lies below it, links resolved and not). A deny rule bites when it matches any of
+    /// them, an allow rule only when it matches all.
+    pub subjects: Vec<String>,
+    /// True when the subjects do not tell everything (substitutions, redirections): no allow rule with a pattern matches.
+    pub opaque: bool,
+    /// What the answer "a" grants for the session, in words, such as "every write and edit". Calls with an equal
+    /// class share the grant.
+    pub class: String,
+}
+
+/// What a person sees of a call or its result. Renderers look at this and never at a tool's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "view", rename_all = "snake_case")]
+pub enum View {
+    /// One line, such as "120 lines".
+    Line {
+        /// The line.
+        text: String,
+    },
+    /// The change of one file.
+    Diff {
+        /// The file as the user knows it.
+        path: String,
+        /// A unified diff with three lines of context; empty when it is too large to show.
+        diff: String,
+        /// Lines added.
+        added: usize,
+        /// Lines removed.
+        removed: usize,
+    },
+    /// A command that will run or ran.
+    Command {
+        /// The whole command.
+        command: String,
+        /// How it ended, such as "exit 0"; empty before it ran.
+        outcome: String,
+    },
+}
+
+/// What a call gives back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// For the model; never empty.
+    pub content: Vec<Part>,
+    /// For a person.
+    pub view: View,
+}
+
+impl Output {
+    /// Text for the model and one line for a person.
+    pub fn text(text: impl Into<String>, line: impl Into<String>) -> Self {
+        Self { content: vec![Part::text(text)], view: View::Line { text: line.into() } }
+    }
+}
+
+/// Where a call's live output goes. May be called from any thread; never blocks.
+pub type Sink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What a call may use. Cheap to clone.
+#[derive(Clone)]
+pub struct Cx {
+    /// The session's working directory, absolute.
+    pub cwd: PathBuf,
+    /// What was read and written in this session.
+    pub seen: Arc<Seen>,
+    /// Cancelled when the turn is aborted: end soon, the caller drops the call after a short grace.
+    pub cancel: CancellationToken,
+    /// Live output for a person.
+    pub output: Sink,
+    /// What commands find in their environment, and the guard that ends them with crab.
+    pub environment: Arc<Environment>,
+    /// A folder for output that is too long for a result; made on first use, may be on a full disk.
+    pub spill: PathBuf,
+}
+
+/// The future of a call.
+pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Output, String>> + Send + 'a>>;
+
+/// Something that the model can call.
+///
+/// `access`, `title` and `preview` get arguments that may not fit the schema, and must not panic or touch anything.
+/// `run` checks its arguments itself: what was received, what is expected and how to go on belong into its error,
+/// which goes to the model and never ends the turn. A panic in `run` is a failed call.
+pub trait Tool: Send + Sync + 'static {
+    /// The name that the model uses: `[a-zA-Z0-9_-]{1,64}`.
+    fn name(&self) -> &str;
+    /// What it does, its limits and what its errors mean, for a model that has never seen it.
+    fn description(&self) -> &str;
+    /// The JSON schema of its arguments, an object. The same bytes at every call.
+    fn schema(&self) -> Value;
+    /// What this call does to the world. `cwd` is the session's working directory.
+    fn access(&self, arguments: &Value, cx: &Cx) -> Access;
+    /// One line that tells a person what this call does.
+    fn title(&self, arguments: &Value) -> String;
+    /// The whole of what will run or change, for the question. Reads files, so it may block.
+    fn preview(&self, arguments: &Value, cx: &Cx) -> View {
+        let _ = cx;
+        View::Line { text: self.title(arguments) }
+    }
+    /// Runs the call. Heavy work belongs into `spawn_blocking`.
+    fn run<'a>(&'a self, arguments: Value, permit: Permit, cx: Cx) -> Running<'a>;
+}
+
+/// The tools of crab, in the fixed order in which the model gets them.
+pub fn all() -> Vec<Arc<dyn Tool>> {
+    vec![]
+}
+
+/// Parses a call's arguments, or says what was received and what is expected.
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(tool: &dyn Tool, arguments: Value) -> Result<T, String> {
+    let received = arguments.to_string();
+    serde_json::from_value(arguments).map_err(|err| {
+        let received = crate::clip::middle(&received, 2_000);
+        format!(
+            "the arguments of `{}` do not fit: {err}\nreceived: {received}\nexpected, as a JSON schema: {}",
+            tool.name(),
+            tool.schema()
+        )
+    })
+}
