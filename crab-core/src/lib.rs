@@ -2,9 +2,11 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![warn(missing_docs)]
 
+pub mod agent;
 pub mod clip;
 pub mod gate;
 pub mod message;
+mod paths;
 pub mod process;
 pub mod protocol;
 pub mod provider;
