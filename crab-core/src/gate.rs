@@ -1,6 +1,15 @@
-//! What decides whether a call may run: a seatbelt, not a security boundary.
+//! What decides whether a call may run: rules, grants and questions. A seatbelt, not a security boundary: it stops
+//! accidents of a model that means well, and nothing that is out to get around it.
 
-/// Proof that the gate let a call pass. Only the gate can make one.
+use std::collections::HashSet;
+use std::fmt;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::protocol::{Answer, By, Decision};
+use crate::tools::{Access, Kind};
+
+/// Proof that the gate let a call pass. Only the gate can make one, so no path runs a tool past it.
 #[derive(Debug)]
 pub struct Permit(());
 
@@ -9,5 +18,362 @@ impl Permit {
     /// A permit for a tool's own unit tests.
     pub(crate) fn for_tests() -> Self {
         Self(())
+    }
+}
+
+/// A permission rule: `tool` or `tool(pattern)`; the tool may be `*`.
+///
+/// For tools that work on paths the pattern is a glob over the path relative to the working directory: `*` stays within
+/// a folder, `**` crosses them, a pattern without a slash matches at any depth, and a folder stands for all below it.
+/// For everything else `*` alone is special and matches any text; `cargo *` matches a bare `cargo` too.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    said: String,
+    tool: String,
+    pattern: Option<Pattern>,
+}
+
+#[derive(Clone, Debug)]
+struct Pattern {
+    text: String,
+    paths: GlobSet,
+}
+
+impl Rule {
+    /// Parses `tool` or `tool(pattern)`.
+    pub fn parse(said: &str) -> Result<Self, String> {
+        let hint = "write it as `tool` or `tool(pattern)`, such as `bash(cargo *)` or `edit(src/**)`";
+        let bad = |why: &str| format!("the permission rule `{said}` {why}; {hint}");
+        let rule = said.trim();
+        let (tool, pattern) = match rule.split_once('(') {
+            None => (rule, None),
+            Some((tool, rest)) => {
+                let pattern = rest.strip_suffix(')').ok_or_else(|| bad("does not end in `)`"))?;
+                (tool, Some(pattern.trim()))
+            }
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*');
+        if tool.is_empty() || !tool.chars().all(is_name) {
+            return Err(bad("does not begin with a tool's name"));
+        }
+        if pattern == Some("") {
+            return Err(bad("has an empty pattern"));
+        }
+        let pattern = pattern.map(|text| Pattern::new(text).map_err(|why| bad(&why))).transpose()?;
+        Ok(Self { said: rule.to_owned(), tool: tool.to_owned(), pattern })
+    }
+
+    /// The tool that the rule names; `*` is any.
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    fn names(&self, tool: &str) -> bool {
+        self.tool == "*" || self.tool == tool
+    }
+
+    /// Whether the rule covers the whole call.
+    fn covers(&self, tool: &str, access: &Access) -> bool {
+        self.names(tool)
+            && self.pattern.as_ref().is_none_or(|pattern| {
+                !access.opaque
+                    && !access.subjects.is_empty()
+                    && access
+                        .subjects
+                        .iter()
+                        .all(|subject| pattern.reaches(subject) && pattern.matches(access.kind, subject))
+            })
+    }
+
+    /// Whether the rule concerns any part of the call.
+    fn touches(&self, tool: &str, access: &Access) -> bool {
+        self.names(tool)
+            && self.pattern.as_ref().is_none_or(|pattern| {
+                access.subjects.iter().any(|subject| pattern.matches(access.kind, subject))
+            })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said)
+    }
+}
+
+impl Pattern {
+    fn new(text: &str) -> Result<Self, String> {
+        let home = std::env::home_dir().filter(|_| text.starts_with("~/"));
+        let text = match home {
+            Some(home) => format!("{}{}", home.display(), &text[1..]),
+            None => text.strip_prefix("./").unwrap_or(text).to_owned(),
+        };
+        let mut globs = GlobSetBuilder::new();
+        let base = text.trim_end_matches('/');
+        let anywhere = if base.contains('/') { String::new() } else { "**/".to_owned() };
+        for glob in [format!("{anywhere}{base}"), format!("{anywhere}{base}/**")] {
+            let glob = GlobBuilder::new(&glob).literal_separator(true).build();
+            globs.add(glob.map_err(|err| format!("is no valid glob: {}", err.kind()))?);
+        }
+        let paths = globs.build().map_err(|err| format!("is no valid glob: {}", err.kind()))?;
+        Ok(Self { text, paths })
+    }
+
+    /// A pattern that is relative to the working directory allows nothing outside of it.
+    fn reaches(&self, subject: &str) -> bool {
+        !subject.starts_with('/') || self.text.starts_with('/') || matches!(self.text.as_str(), "*" | "**")
+    }
+
+    fn matches(&self, kind: Kind, subject: &str) -> bool {
+        match kind {
+            Kind::Read | Kind::Write => self.paths.is_match(subject),
+            _ => wildcard(&self.text, subject),
+        }
+    }
+}
+
+/// Whether `text` fits `pattern`, in which `*` stands for any text; a final ` *` also stands for nothing.
+fn wildcard(pattern: &str, text: &str) -> bool {
+    if pattern.strip_suffix(" *").is_some_and(|bare| bare == text) {
+        return true;
+    }
+    let mut pieces = pattern.split('*');
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut pieces: Vec<&str> = pieces.collect();
+    let Some(last) = pieces.pop() else { return rest.is_empty() };
+    for piece in pieces {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// What the gate says of a call.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It may run.
+    Allow(Permit, By),
+    /// It may not; the text is for the model.
+    Deny(String),
+    /// The user decides; the text says why it is asked.
+    Ask(String),
+}
+
+/// The answer to a question, carried out.
+#[derive(Debug)]
+pub struct Ruling {
+    /// What was decided.
+    pub decision: Decision,
+    /// Who decided.
+    pub by: By,
+    /// The permit, or the text for the model.
+    pub outcome: Result<Permit, String>,
+}
+
+/// Rules in force and what the user granted in this session.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// What never runs, not even with `yolo`.
+    pub deny: Vec<Rule>,
+    /// What is asked even where an allow rule or the default lets it pass.
+    pub ask: Vec<Rule>,
+    /// What runs without a question.
+    pub allow: Vec<Rule>,
+    /// Everything that no deny rule forbids runs.
+    pub yolo: bool,
+    grants: HashSet<String>,
+}
+
+impl Gate {
+    /// Decides by deny rules, yolo, ask rules, allow rules, grants and the class default, in this order.
+    pub fn decide(&self, tool: &str, access: &Access) -> Verdict {
+        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(tool, access)) {
+            return Verdict::Deny(format!(
+                "not run: the rule `deny {rule}` forbids this call. Do not try to get around it; \
+                 go on without it, or tell the user what you need and why."
+            ));
+        }
+        if self.yolo {
+            return Verdict::Allow(Permit(()), By::Yolo);
+        }
+        let asked = self.ask.iter().find(|rule| rule.touches(tool, access));
+        if asked.is_none() && self.allow.iter().any(|rule| rule.covers(tool, access)) {
+            return Verdict::Allow(Permit(()), By::Rule);
+        }
+        if self.grants.contains(&access.class) {
+            return Verdict::Allow(Permit(()), By::User);
+        }
+        match (asked, access.kind) {
+            (Some(rule), _) => Verdict::Ask(format!("the rule `ask {rule}`")),
+            (None, Kind::Read) => Verdict::Allow(Permit(()), By::Rule),
+            (None, Kind::Write) => Verdict::Ask("it changes files".into()),
+            (None, Kind::Execute) => Verdict::Ask("it runs a command that may change things".into()),
+            (None, Kind::Network) => Verdict::Ask("it reaches the network".into()),
+        }
+    }
+
+    /// Carries out the user's answer to a question about a call of this access.
+    pub fn rule(&mut self, access: &Access, answer: Answer) -> Ruling {
+        let allowed = |decision| Ruling { decision, by: By::User, outcome: Ok(Permit(())) };
+        let denied = |by, text| Ruling { decision: Decision::Deny, by, outcome: Err(text) };
+        match answer {
+            Answer::Allow => allowed(Decision::Allow),
+            Answer::AllowSession => {
+                self.grants.insert(access.class.clone());
+                allowed(Decision::AllowSession)
+            }
+            Answer::Deny(None) => denied(
+                By::User,
+                "not run: the user said no. Do not try the same by other means; ask what they want instead."
+                    .into(),
+            ),
+            Answer::Deny(Some(reason)) => {
+                denied(By::User, format!("not run: the user said no, with this reason: {reason}"))
+            }
+            Answer::Unattended => denied(
+                By::Unattended,
+                "not run: this call needs the user's permission, and nobody can be asked in this run. \
+                 Go on with what needs no permission, and say at the end what was left undone. \
+                 (The user can allow it with --allow or --yolo.)"
+                    .into(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(kind: Kind, subjects: &[&str]) -> Access {
+        let subjects = subjects.iter().map(|s| (*s).to_owned()).collect();
+        Access { kind, subjects, opaque: false, class: "a class".into() }
+    }
+
+    fn gate(deny: &[&str], ask: &[&str], allow: &[&str]) -> Gate {
+        let rules = |said: &[&str]| said.iter().map(|said| Rule::parse(said).unwrap()).collect();
+        Gate { deny: rules(deny), ask: rules(ask), allow: rules(allow), ..Gate::default() }
+    }
+
+    #[track_caller]
+    fn check(gate: &Gate, tool: &str, access: &Access, expected: &str) {
+        let got = match gate.decide(tool, access) {
+            Verdict::Allow(_, by) => format!("{by:?}"),
+            Verdict::Deny(_) => "deny".into(),
+            Verdict::Ask(_) => "ask".into(),
+        };
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn defaults_follow_the_kind() {
+        let gate = Gate::default();
+        check(&gate, "read", &access(Kind::Read, &["a"]), "Rule");
+        check(&gate, "edit", &access(Kind::Write, &["a"]), "ask");
+        check(&gate, "bash", &access(Kind::Execute, &["make"]), "ask");
+        check(&gate, "web_fetch", &access(Kind::Network, &["http://a"]), "ask");
+    }
+
+    #[test]
+    fn deny_beats_yolo_and_needs_only_one_part_of_a_call() {
+        let mut gate = gate(&["bash(rm *)"], &[], &["bash"]);
+        gate.yolo = true;
+        check(&gate, "bash", &access(Kind::Execute, &["make", "rm -rf x"]), "deny");
+        check(&gate, "bash", &access(Kind::Execute, &["rm"]), "deny");
+        check(&gate, "bash", &access(Kind::Execute, &["rmdir x"]), "Yolo");
+    }
+
+    #[test]
+    fn an_allow_rule_must_cover_every_part() {
+        let gate = gate(&[], &[], &["bash(cargo *)", "edit(src/**)"]);
+        check(&gate, "bash", &access(Kind::Execute, &["cargo test"]), "Rule");
+        check(&gate, "bash", &access(Kind::Execute, &["cargo test", "rm x"]), "ask");
+        check(&gate, "bash", &Access { opaque: true, ..access(Kind::Execute, &["cargo test"]) }, "ask");
+        check(&gate, "edit", &access(Kind::Write, &["src/a/b.rs"]), "Rule");
+        check(&gate, "edit", &access(Kind::Write, &["src/link", "/etc/passwd"]), "ask");
+        check(&gate, "write", &access(Kind::Write, &["src/a.rs"]), "ask");
+        check(&gate, "edit", &access(Kind::Write, &[]), "ask");
+    }
+
+    #[test]
+    fn a_relative_pattern_allows_nothing_outside_and_denies_everywhere() {
+        check(&gate(&[], &[], &["edit(*.md)"]), "edit", &access(Kind::Write, &["/etc/x.md"]), "ask");
+        check(&gate(&[], &[], &["edit(/tmp/**)"]), "edit", &access(Kind::Write, &["/tmp/x.md"]), "Rule");
+        check(&gate(&[], &[], &["edit(*)"]), "edit", &access(Kind::Write, &["/etc/x.md"]), "Rule");
+        check(&gate(&["edit(*.md)"], &[], &["edit"]), "edit", &access(Kind::Write, &["/etc/x.md"]), "deny");
+    }
+
+    #[test]
+    fn path_patterns_are_globs() {
+        let matches = |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches(Kind::Write, path);
+        for (pattern, path, expected) in [
+            ("secrets/**", "secrets/a/b", true),
+            ("secrets", "secrets/a/b", true),
+            ("secrets/", "secrets/a", true),
+            (".env", "sub/.env", true),
+            ("*.pem", "deep/down/key.pem", true),
+            ("src/*", "src/a", true),
+            ("src/**/*.rs", "src/a/b.rs", true),
+            ("src/**", "source/a", false),
+            ("./src/**", "src/a", true),
+            ("with space/**", "with space/a b", true),
+        ] {
+            assert_eq!(matches(pattern, path), expected, "{pattern} against {path}");
+        }
+    }
+
+    #[test]
+    fn command_patterns_know_only_the_star() {
+        for (pattern, text, expected) in [
+            ("cargo *", "cargo build --release", true),
+            ("cargo *", "cargo", true),
+            ("cargo *", "cargo-evil x", false),
+            ("git log*", "git log --oneline", true),
+            ("*", "anything", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c2b", false),
+            ("ls [ab]", "ls [ab]", true),
+            ("ls [ab]", "ls a", false),
+            ("echo", "echo x", false),
+        ] {
+            assert_eq!(wildcard(pattern, text), expected, "{pattern} against {text}");
+        }
+    }
+
+    #[test]
+    fn an_ask_rule_beats_an_allow_rule_but_not_yolo() {
+        let mut gate = gate(&[], &["bash(git push*)"], &["bash(git *)"]);
+        check(&gate, "bash", &access(Kind::Execute, &["git push origin"]), "ask");
+        check(&gate, "bash", &access(Kind::Execute, &["git add ."]), "Rule");
+        gate.yolo = true;
+        check(&gate, "bash", &access(Kind::Execute, &["git push origin"]), "Yolo");
+    }
+
+    #[test]
+    fn a_grant_covers_its_class_alone() {
+        let mut gate = Gate::default();
+        let one = access(Kind::Execute, &["make"]);
+        let ruling = gate.rule(&one, Answer::AllowSession);
+        assert_eq!((ruling.decision, ruling.by), (Decision::AllowSession, By::User));
+        check(&gate, "bash", &one, "User");
+        check(&gate, "bash", &Access { class: "another".into(), ..one }, "ask");
+    }
+
+    #[test]
+    fn a_denial_tells_the_model_why() {
+        let mut gate = Gate::default();
+        let one = access(Kind::Execute, &["make"]);
+        let text = |gate: &mut Gate, answer| gate.rule(&one, answer).outcome.unwrap_err();
+        assert!(text(&mut gate, Answer::Deny(Some("use ninja".into()))).contains("use ninja"));
+        assert!(text(&mut gate, Answer::Deny(None)).contains("the user said no"));
+        assert!(text(&mut gate, Answer::Unattended).contains("--yolo"));
+        check(&gate, "bash", &one, "ask");
+    }
+
+    #[test]
+    fn a_bad_rule_says_what_to_write() {
+        for said in ["", "(x)", "bash(", "bash()", "bash(x", "ba sh(x)", "edit([)"] {
+            let err = Rule::parse(said).unwrap_err();
+            assert!(err.contains("`edit(src/**)`"), "{said}: {err}");
+        }
     }
 }

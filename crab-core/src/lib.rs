@@ -8,6 +8,7 @@ pub mod gate;
 pub mod message;
 mod paths;
 pub mod process;
+pub mod prompt;
 pub mod protocol;
 pub mod provider;
 pub mod seen;
