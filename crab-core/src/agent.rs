@@ -1,13 +1,136 @@
 //! The task that owns a conversation: inbox, queue, one cancellation token a turn.
 
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::sync::{broadcast, mpsc};
+use tokio_util::sync::CancellationToken;
 
+use crate::gate::Gate;
+use crate::message::Part;
+use crate::process::Environment;
 use crate::protocol::{Command, Event};
+use crate::provider::{Effort, Provider};
+use crate::redact::Secrets;
+use crate::seen::Seen;
+use crate::session::Session;
+use crate::tools::Tool;
+use crate::turn;
 
-/// All that a front end holds. Dropping `commands` ends the agent after the running turn is aborted.
+/// Events that a slow receiver may fall behind before it misses some.
+const EVENTS: usize = 4096;
+
+/// All that a front end holds. Dropping `commands` aborts the running turn and ends the agent.
 pub struct Handle {
     /// Commands in.
     pub commands: mpsc::Sender<Command>,
-    /// Events out. A receiver can lag; see [`Event`].
+    /// Events out. A receiver can lag: whole messages come in [`Event::MessageDone`] and once more with the turn's end.
     pub events: broadcast::Receiver<Event>,
+}
+
+/// What stops an unattended turn.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Model requests in one turn.
+    pub requests: Option<u32>,
+    /// US dollars in one turn, where the service says what it costs.
+    pub cost_usd: Option<f64>,
+    /// Time for one turn.
+    pub time: Option<Duration>,
+}
+
+/// A conversation and all that it runs with.
+pub struct Agent {
+    /// Who answers.
+    pub provider: Arc<dyn Provider>,
+    /// The model's name as the provider knows it.
+    pub model: String,
+    /// How hard it thinks.
+    pub effort: Option<Effort>,
+    /// At most so many output tokens a request.
+    pub max_output: Option<u32>,
+    /// The system prompt.
+    pub system: Arc<str>,
+    /// What is on offer, in the order in which the model sees it.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What decides whether a call may run.
+    pub gate: Gate,
+    /// Where everything is written.
+    pub session: Session,
+    /// When to stop.
+    pub limits: Limits,
+    /// The working directory, absolute.
+    pub cwd: PathBuf,
+    /// What commands find in their environment.
+    pub environment: Arc<Environment>,
+    /// Where output goes that is too long for a result.
+    pub spill: PathBuf,
+    /// What must never reach a file, a request or a screen.
+    pub secrets: Arc<Secrets>,
+    /// What was read in this session.
+    pub seen: Arc<Seen>,
+}
+
+/// Starts the agent's task on the current runtime.
+pub fn spawn(agent: Agent) -> Handle {
+    let (commands, inbox) = mpsc::channel(64);
+    let (events, receiver) = broadcast::channel(EVENTS);
+    tokio::spawn(run(agent, inbox, events));
+    Handle { commands, events: receiver }
+}
+
+async fn run(mut agent: Agent, mut inbox: mpsc::Receiver<Command>, events: broadcast::Sender<Event>) {
+    let mut queue = VecDeque::new();
+    loop {
+        let prompt = match queue.pop_front() {
+            Some(prompt) => prompt,
+            None => match inbox.recv().await {
+                Some(Command::Submit(prompt)) => prompt,
+                // Nothing runs and nothing is asked: there is nothing to abort or answer.
+                Some(Command::Abort | Command::Answer { .. }) => continue,
+                None => return,
+            },
+        };
+        if !drive(&mut agent, prompt, &mut inbox, &events, &mut queue).await {
+            return;
+        }
+    }
+}
+
+/// Runs one turn while commands keep coming. False when the front end has gone.
+async fn drive(
+    agent: &mut Agent,
+    prompt: Vec<Part>,
+    inbox: &mut mpsc::Receiver<Command>,
+    events: &broadcast::Sender<Event>,
+    queue: &mut VecDeque<Vec<Part>>,
+) -> bool {
+    let cancel = CancellationToken::new();
+    let (answers, answered) = mpsc::channel(8);
+    let turn = turn::run(agent, prompt, turn::Line { events: events.clone(), answered, cancel: cancel.clone() });
+    tokio::pin!(turn);
+    let mut attended = true;
+    loop {
+        tokio::select! {
+            biased;
+            command = inbox.recv(), if attended => match command {
+                Some(Command::Submit(prompt)) => queue.push_back(prompt),
+                Some(Command::Abort) => cancel.cancel(),
+                // The turn drops answers to questions that it no longer asks; eight of them unread are more than
+                // any front end has reason to send.
+                Some(Command::Answer { id, answer }) => drop(answers.try_send((id, answer))),
+                None => {
+                    attended = false;
+                    cancel.cancel();
+                }
+            },
+            end = &mut turn => {
+                // Without a receiver there is nobody left to tell.
+                let _ = events.send(Event::TurnEnded(end));
+                return attended;
+            }
+        }
+    }
 }

@@ -1,0 +1,47 @@
+# Names for what one does every day. `make` alone lists them.
+.DEFAULT_GOAL := help
+CRAB := target/release/crab
+LIMIT_MIB := 16
+
+help:            ## list these names
+	@grep -E '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/\t/' | expand -t 16
+
+demo:            ## see the main job with no key and no network
+	cargo run --release --quiet -- --provider mock -p 'call glob {"pattern":"*.md"}'
+
+test:            ## run every test (T=name: those whose name contains it)
+	cargo test --workspace $(T)
+
+check: lint test size   ## what CI runs, in the same order
+
+lint:            ## format, clippy and doc, without warnings
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
+
+fix:             ## let the tools mend what they can
+	cargo fmt --all
+	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+
+build:           ## the release binary
+	cargo build --release
+
+size: build      ## print the size of the release binary; fail above the limit
+	@bytes=$$(wc -c < $(CRAB)); \
+	awk -v b=$$bytes -v l=$(LIMIT_MIB) 'BEGIN { m = b / 1048576; printf "release binary: %.2f MiB of %d\n", m, l; exit m > l }'
+
+try: build       ## run a mock script: make try S=script.jsonl P='a prompt'
+	CRAB_MOCK_SCRIPT=$(S) $(CRAB) --provider mock --no-session -p '$(or $(P),go)'
+
+perf: build      ## instructions of --version and of one mock turn (needs valgrind)
+	@for a in "--version" "--provider mock --no-session -p hello"; do \
+	  valgrind --tool=callgrind --callgrind-out-file=/dev/null $(CRAB) $$a 2>&1 >/dev/null </dev/null \
+	  | awk -v a="$$a" '/Collected/ { printf "%12d instructions: crab %s\n", $$4, a }'; done
+
+audit:           ## the licences of everything in the binary
+	cargo tree --workspace --edges normal --prefix none --format '{l}' | sort | uniq -c | sort -rn
+
+install:         ## put crab into ~/.cargo/bin
+	cargo install --path crab-cli --locked
+
+.PHONY: help demo test check lint fix build size try perf audit install

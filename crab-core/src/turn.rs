@@ -1,0 +1,393 @@
+//! One turn: ask the model, stream its answer, run its calls, until it makes none. Owns the pairing invariant: every
+//! call gets exactly one result, whatever happens.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::accumulate::Accumulator;
+use crate::agent::Agent;
+use crate::context;
+use crate::message::{Assistant, Message, Part, Stop, ToolCall, Usage};
+use crate::protocol::{Answer, Denied, End, EndStop, Event, Failure, FailureKind};
+use crate::provider::{Delta, Error, Request, ToolSpec};
+use crate::session::Body;
+
+mod calls;
+
+/// Rounds of equal calls with equal results after which the loop guard ends the turn.
+const EQUAL_ROUNDS: u32 = 5;
+/// Answers in a row that the output limit cut in the middle of a call.
+const CUT_ROUNDS: u32 = 3;
+/// Times in a row that a service may pause a message.
+const PAUSES: u32 = 20;
+
+/// How a turn hears and is heard.
+pub(crate) struct Line {
+    /// Events out.
+    pub(crate) events: broadcast::Sender<Event>,
+    /// Answers to questions.
+    pub(crate) answered: mpsc::Receiver<(String, Answer)>,
+    /// Cancelled to abort the turn.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// Runs one turn to its end. The session is valid whenever this future is dropped.
+pub(crate) async fn run(agent: &mut Agent, prompt: Vec<Part>, line: Line) -> End {
+    let timed_out = Arc::new(AtomicBool::new(false));
+    let _alarm = agent.limits.time.map(|time| {
+        let (cancel, timed_out) = (line.cancel.clone(), timed_out.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            timed_out.store(true, Ordering::Relaxed);
+            cancel.cancel();
+        }))
+    });
+    let specs = agent.tools.iter().map(|tool| ToolSpec {
+        name: tool.name().to_owned(),
+        description: tool.description().to_owned(),
+        schema: tool.schema(),
+    });
+    let mut turn = Turn {
+        specs: specs.collect(),
+        ids: used_ids(agent),
+        agent,
+        line,
+        end: End {
+            stop: EndStop::End,
+            error: None,
+            messages: Vec::new(),
+            requests: 0,
+            usage: Usage::default(),
+            denied: Vec::new(),
+        },
+        guard: Guard::default(),
+        unsaved: false,
+    };
+    let halt = turn.drive(prompt).await.err();
+    let seconds = turn.agent.limits.time.unwrap_or_default().as_secs_f64();
+    turn.finish(match halt {
+        Some(Halt::Aborted) if timed_out.load(Ordering::Relaxed) => {
+            Some(Halt::Limit(format!("stopped after {seconds} s, the time limit of this run")))
+        }
+        halt => halt,
+    })
+}
+
+fn used_ids(agent: &Agent) -> HashSet<String> {
+    let bodies = agent.session.path().into_iter().map(|entry| &entry.body);
+    let messages = bodies.filter_map(|body| match body {
+        Body::Assistant(message) => Some(message),
+        _ => None,
+    });
+    messages.flat_map(Assistant::calls).map(|call| call.id.clone()).collect()
+}
+
+/// Why a turn ends before the model is done.
+enum Halt {
+    Aborted,
+    Limit(String),
+    Failed(Failure),
+}
+
+struct Turn<'a> {
+    agent: &'a mut Agent,
+    line: Line,
+    specs: Arc<[ToolSpec]>,
+    /// Every call id of the session: some services restart theirs in every answer.
+    ids: HashSet<String>,
+    end: End,
+    guard: Guard,
+    /// Whether the user knows that the session is not being saved.
+    unsaved: bool,
+}
+
+impl Turn<'_> {
+    async fn drive(&mut self, mut prompt: Vec<Part>) -> Result<(), Halt> {
+        for part in &mut prompt {
+            self.redact(part);
+        }
+        let model = Body::Model { provider: self.agent.provider.name().to_owned(), model: self.agent.model.clone() };
+        if self.last_model() != Some(&model) {
+            self.append(model);
+        }
+        self.append(Body::User { content: prompt.clone() });
+        self.send(Event::TurnStarted { prompt: Arc::new(prompt) });
+        let mut empty = 0;
+        loop {
+            self.check_limits()?;
+            let message = self.ask().await?;
+            let calls: Vec<ToolCall> = message.calls().cloned().collect();
+            if !calls.is_empty() {
+                let results = match message.stop {
+                    Stop::Length => self.refuse_cut(&calls),
+                    _ => self.run_calls(&calls).await?,
+                };
+                self.guard.check(message.stop, &calls, &results)?;
+                continue;
+            }
+            match message.stop {
+                Stop::Pause => self.guard.pause()?,
+                Stop::Refusal => return Err(self.refused(&message)),
+                Stop::Length => return Ok(()),
+                _ if !message.text().trim().is_empty() => return Ok(()),
+                _ if empty == 0 => {
+                    empty += 1;
+                    self.warn("the answer was empty; asking once more".into());
+                }
+                _ => return Err(self.failed(FailureKind::Internal, "answered twice with nothing; try again, or another model")),
+            }
+        }
+    }
+
+    fn last_model(&self) -> Option<&Body> {
+        let path = self.agent.session.path();
+        path.into_iter().rev().map(|entry| &entry.body).find(|body| matches!(body, Body::Model { .. }))
+    }
+
+    fn check_limits(&mut self) -> Result<(), Halt> {
+        let limits = &self.agent.limits;
+        if let Some(most) = limits.requests.filter(|most| self.end.requests >= *most) {
+            return Err(Halt::Limit(format!("stopped after {most} model requests, the limit of this run (--max-turns)")));
+        }
+        let Some(most) = limits.cost_usd else { return Ok(()) };
+        match self.end.usage.cost_usd {
+            Some(cost) if cost >= most => {
+                Err(Halt::Limit(format!("stopped at ${cost:.4}, past the limit of ${most} (--max-cost)")))
+            }
+            None if self.end.requests == 1 => {
+                self.warn("this service does not say what a request costs, so --max-cost cannot hold".into());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One request: its message, which is in the session already.
+    async fn ask(&mut self) -> Result<Assistant, Halt> {
+        if self.line.cancel.is_cancelled() {
+            return Err(Halt::Aborted);
+        }
+        self.end.requests += 1;
+        self.send(Event::RequestStarted { request: self.end.requests });
+        let provider = self.agent.provider.clone();
+        let mut deltas = provider.stream(self.request());
+        let mut stream = Streamed {
+            events: self.line.events.clone(),
+            request: self.end.requests,
+            offset: 0,
+            message: Accumulator::new(provider.name(), &self.agent.model),
+        };
+        let cancel = self.line.cancel.clone();
+        let outcome = loop {
+            match cancel.run_until_cancelled(deltas.next()).await {
+                None => break Err(Halt::Aborted),
+                Some(None) => break Ok(()),
+                Some(Some(Err(error))) => break Err(Halt::Failed(self.explain(error))),
+                Some(Some(Ok(delta))) => stream.take(delta),
+            }
+            // A burst that is all there at once must leave the front end time to keep up.
+            tokio::task::coop::consume_budget().await;
+        };
+        drop(deltas);
+        let stop = match &outcome {
+            Ok(()) => None,
+            Err(Halt::Aborted) => Some(Stop::Aborted),
+            Err(_) => Some(Stop::Cut),
+        };
+        let message = self.keep(stream.message.finish(stop));
+        outcome.map(|()| message)
+    }
+
+    fn request(&mut self) -> Request {
+        let agent = &*self.agent;
+        let path = agent.session.path();
+        let mut messages = context::messages(&path, agent.provider.name(), &agent.model);
+        if agent.limits.requests == Some(self.end.requests) && self.end.requests > 1 {
+            let note = "(This is the last request of this run: calls will not run any more. Say now what was done and what is left.)";
+            messages.push(Message::User(vec![Part::text(note)]));
+        }
+        Request {
+            model: agent.model.clone(),
+            system: agent.system.clone(),
+            messages,
+            tools: self.specs.clone(),
+            effort: agent.effort,
+            max_output: agent.max_output,
+            session: agent.session.id().to_owned(),
+        }
+    }
+
+    /// Writes a message into the session, then tells of it. One that says nothing at all is told of but not kept.
+    fn keep(&mut self, mut message: Assistant) -> Assistant {
+        for block in &mut message.content {
+            if let crate::message::Block::ToolCall(call) = block {
+                call.id = self.unique(&call.id);
+            }
+        }
+        self.end.usage.add(&message.usage);
+        if !message.content.is_empty() {
+            self.append(Body::Assistant(message.clone()));
+        }
+        let shared = Arc::new(message.clone());
+        self.end.messages.push(shared.clone());
+        self.send(Event::MessageDone { request: self.end.requests, message: shared });
+        message
+    }
+
+    fn unique(&mut self, id: &str) -> String {
+        let tries = (2..).map(|n| format!("{id}-{n}"));
+        // The iterator has no end, so one of them is free.
+        let free = std::iter::once(id.to_owned()).chain(tries).find(|id| !self.ids.contains(id));
+        let free = free.unwrap_or_default();
+        self.ids.insert(free.clone());
+        free
+    }
+
+    fn finish(mut self, halt: Option<Halt>) -> End {
+        match halt {
+            None => {}
+            Some(Halt::Aborted) => self.end.stop = EndStop::Aborted,
+            Some(Halt::Limit(message)) => {
+                self.end.stop = EndStop::Limit;
+                self.end.error = Some(Failure { kind: FailureKind::Internal, message, status: None, provider: None });
+            }
+            Some(Halt::Failed(failure)) => {
+                self.end.stop = EndStop::Error;
+                self.end.error = Some(failure);
+            }
+        }
+        self.end
+    }
+
+    fn refused(&self, message: &Assistant) -> Halt {
+        let said = message.text();
+        let said = if said.trim().is_empty() { "no reason was given".to_owned() } else { said };
+        self.failed(FailureKind::Refusal, &format!("refused to answer: {}", said.trim()))
+    }
+
+    fn failed(&self, kind: FailureKind, what: &str) -> Halt {
+        let provider = self.agent.provider.name();
+        let message = format!("{provider} ({}) {what}", self.agent.model);
+        Halt::Failed(Failure { kind, message, status: None, provider: Some(provider.to_owned()) })
+    }
+
+    fn explain(&self, error: Error) -> Failure {
+        let mut failure = error.failure;
+        failure.message = self.agent.secrets.redact(&failure.message).into_owned();
+        failure
+    }
+
+    fn append(&mut self, body: Body) {
+        let Err(error) = self.agent.session.append(body) else { return };
+        // Once is enough: a full disk fails every entry that follows.
+        if !std::mem::replace(&mut self.unsaved, true) {
+            self.warn(format!("this session is not being saved: {error}"));
+        }
+    }
+
+    fn warn(&self, message: String) {
+        self.send(Event::Warned { message });
+    }
+
+    fn send(&self, event: Event) {
+        // A turn without a front end goes on to its end: the session has it all.
+        let _ = self.line.events.send(event);
+    }
+
+    fn redact(&self, part: &mut Part) {
+        if let Part::Text { text } = part {
+            *text = self.agent.secrets.redact(text).into_owned();
+        }
+    }
+}
+
+/// A message on its way in.
+struct Streamed {
+    events: broadcast::Sender<Event>,
+    request: u32,
+    /// Bytes of text so far.
+    offset: usize,
+    message: Accumulator,
+}
+
+impl Streamed {
+    fn take(&mut self, delta: Delta) {
+        let event = match &delta {
+            Delta::Text(text) if !text.is_empty() => {
+                let offset = self.offset;
+                self.offset += text.len();
+                Some(Event::TextDelta { request: self.request, offset, delta: text.as_str().into() })
+            }
+            Delta::Thinking { text, .. } if !text.is_empty() => Some(Event::ThinkingDelta { delta: text.as_str().into() }),
+            Delta::Retrying { attempt, delay, reason } => Some(Event::Retried {
+                attempt: *attempt,
+                delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                reason: reason.clone(),
+            }),
+            _ => None,
+        };
+        if let Some(event) = event {
+            // Nobody may be listening; the message is kept all the same.
+            let _ = self.events.send(event);
+        }
+        self.message.push(delta);
+    }
+}
+
+/// Notices a model that goes round in circles.
+#[derive(Default)]
+struct Guard {
+    last: Option<u64>,
+    equal: u32,
+    cut: u32,
+    pauses: u32,
+}
+
+impl Guard {
+    fn check(&mut self, stop: Stop, calls: &[ToolCall], results: &[String]) -> Result<(), Halt> {
+        self.pauses = 0;
+        self.cut = if stop == Stop::Length { self.cut + 1 } else { 0 };
+        if self.cut >= CUT_ROUNDS {
+            return Err(Halt::Limit(format!(
+                "stopped: the output limit cut {CUT_ROUNDS} answers in a row in the middle of a tool call; \
+                 raise `max_output` for this model, or ask for smaller steps"
+            )));
+        }
+        let mut hasher = DefaultHasher::new();
+        for call in calls {
+            (&call.name, call.arguments.to_string()).hash(&mut hasher);
+        }
+        results.hash(&mut hasher);
+        let round = Some(hasher.finish());
+        self.equal = if round == self.last { self.equal + 1 } else { 1 };
+        self.last = round;
+        if self.equal < EQUAL_ROUNDS {
+            return Ok(());
+        }
+        Err(Halt::Limit(format!(
+            "stopped: the model made the same calls with the same results {EQUAL_ROUNDS} times in a row; \
+             tell it what to do differently"
+        )))
+    }
+
+    fn pause(&mut self) -> Result<(), Halt> {
+        self.pauses += 1;
+        if self.pauses < PAUSES {
+            return Ok(());
+        }
+        Err(Halt::Limit(format!("stopped: the service paused its answer {PAUSES} times in a row")))
+    }
+}
+
+/// Milliseconds since `start`.
+fn since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,301 @@
+//! A message's calls: prepared, run and answered, each by one path.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Halt, Turn, since};
+use crate::clip;
+use crate::gate::{Permit, Verdict};
+use crate::message::{Part, ToolCall, ToolResult, text_of};
+use crate::protocol::{Answer, By, Decision, Denied, Event, Question};
+use crate::redact::Redacting;
+use crate::session::Body;
+use crate::tools::{Access, Cx, Kind, Output, Tool, View};
+
+/// How long a cancelled tool may take to end by itself: time to stop its processes and to say what it has so far.
+const GRACE: Duration = Duration::from_secs(2);
+const NOT_STARTED: &str = "not run: the turn was interrupted before this call started";
+
+/// A call on its way to its result.
+enum Prepared {
+    /// It may run.
+    Ready { tool: Arc<dyn Tool>, permit: Permit, kind: Kind },
+    /// It has its answer already.
+    Answered(String),
+}
+
+/// What a call came to, before it is written.
+struct Outcome {
+    result: Result<Output, String>,
+    ms: u64,
+}
+
+impl Outcome {
+    fn error(text: impl Into<String>) -> Self {
+        Self { result: Err(text.into()), ms: 0 }
+    }
+}
+
+impl Turn<'_> {
+    /// Runs the calls of one message: neighbours that only read side by side, all others one after another, so that
+    /// each sees what those before it did. Gives the text of each result.
+    pub(super) async fn run_calls(&mut self, calls: &[ToolCall]) -> Result<Vec<String>, Halt> {
+        let mut texts = Vec::new();
+        let mut batch: Vec<(&ToolCall, Arc<dyn Tool>, Permit)> = Vec::new();
+        for call in calls {
+            if self.line.cancel.is_cancelled() {
+                // What was already begun is answered first: results stay in the order of the calls.
+                texts.extend(self.run_batch(std::mem::take(&mut batch)).await);
+                texts.push(self.answer(call, Outcome::error(NOT_STARTED)));
+                continue;
+            }
+            if self.access(call).is_none_or(|access| access.kind != Kind::Read) {
+                texts.extend(self.run_batch(std::mem::take(&mut batch)).await);
+            }
+            match self.prepare(call).await {
+                Prepared::Ready { tool, permit, kind } => {
+                    batch.push((call, tool, permit));
+                    if kind != Kind::Read {
+                        texts.extend(self.run_batch(std::mem::take(&mut batch)).await);
+                    }
+                }
+                Prepared::Answered(text) => {
+                    texts.extend(self.run_batch(std::mem::take(&mut batch)).await);
+                    texts.push(self.answer(call, Outcome::error(text)));
+                }
+            }
+        }
+        texts.extend(self.run_batch(batch).await);
+        if self.line.cancel.is_cancelled() { Err(Halt::Aborted) } else { Ok(texts) }
+    }
+
+    /// Answers the calls of a message that the output limit cut: none of them runs, for the later ones may be missing.
+    pub(super) fn refuse_cut(&mut self, calls: &[ToolCall]) -> Vec<String> {
+        let refuse = |call: &ToolCall| {
+            let mut text = "not run: the answer was cut by the limit of output tokens in the middle of its calls. \
+                            Make smaller calls, one at a time: write a long file in parts."
+                .to_owned();
+            if let Some(raw) = call.arguments.as_str() {
+                text.push_str(&format!("\nreceived of the arguments: {}", clip::middle(raw, 1_000)));
+            }
+            text
+        };
+        self.warn("the output limit cut the answer in the middle of a tool call, which was not run".into());
+        calls.iter().map(|call| self.answer(call, Outcome::error(refuse(call)))).collect()
+    }
+
+    fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.agent.tools.iter().find(|tool| tool.name() == name).cloned()
+    }
+
+    fn access(&self, call: &ToolCall) -> Option<Access> {
+        let tool = self.tool(&call.name)?;
+        let cx = self.cx(&call.id);
+        std::panic::catch_unwind(AssertUnwindSafe(|| tool.access(&call.arguments, &cx))).ok()
+    }
+
+    /// Looks the tool up, checks the arguments' form and asks the gate; says so to the front end.
+    async fn prepare(&mut self, call: &ToolCall) -> Prepared {
+        let found = self.tool(&call.name);
+        let title = found.as_ref().map(|tool| tool.title(&call.arguments)).unwrap_or_else(|| call.name.clone());
+        self.send(Event::CallStarted { call: call.clone(), title: title.clone() });
+        let Some(tool) = found else { return Prepared::Answered(self.unknown(&call.name)) };
+        if let Some(raw) = call.arguments.as_str() {
+            return Prepared::Answered(unparsable(tool.as_ref(), raw));
+        }
+        let Some(access) = self.access(call) else {
+            return Prepared::Answered(format!("not run: `{}` failed while it looked at its arguments", call.name));
+        };
+        match self.gate(call, &tool, &access, title).await {
+            Ok(permit) => Prepared::Ready { tool, permit, kind: access.kind },
+            Err(text) => Prepared::Answered(text),
+        }
+    }
+
+    async fn gate(
+        &mut self,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        access: &Access,
+        title: String,
+    ) -> Result<Permit, String> {
+        let (decision, by, outcome) = match self.agent.gate.decide(tool.name(), access) {
+            Verdict::Allow(permit, by) => (Decision::Allow, by, Ok(permit)),
+            Verdict::Deny(text) => (Decision::Deny, By::Rule, Err(text)),
+            Verdict::Ask(reason) => {
+                let Some(answer) = self.question(call, tool, access, &title, reason).await else {
+                    return Err(NOT_STARTED.into());
+                };
+                let ruling = self.agent.gate.rule(access, answer);
+                (ruling.decision, ruling.by, ruling.outcome)
+            }
+        };
+        if outcome.is_err() {
+            self.end.denied.push(Denied { id: call.id.clone(), name: call.name.clone(), title });
+        }
+        // Reads that no rule had to decide are not worth a line each.
+        if !(access.kind == Kind::Read && decision == Decision::Allow) {
+            self.append(Body::Permission { tool_call_id: call.id.clone(), name: call.name.clone(), decision, by });
+        }
+        self.send(Event::PermissionDecided { id: call.id.clone(), name: call.name.clone(), decision, by });
+        outcome
+    }
+
+    /// Asks the user and waits for the answer. `None` when the turn is aborted.
+    async fn question(
+        &mut self,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        access: &Access,
+        title: &str,
+        reason: String,
+    ) -> Option<Answer> {
+        let (worker, arguments, cx) = (tool.clone(), call.arguments.clone(), self.cx(&call.id));
+        let preview = tokio::task::spawn_blocking(move || worker.preview(&arguments, &cx)).await;
+        let view = preview.unwrap_or_else(|_| View::Line { text: call.arguments.to_string() });
+        self.send(Event::QuestionAsked(Question {
+            call: call.clone(),
+            title: title.to_owned(),
+            view: self.redacted(view),
+            reason,
+            class: access.class.clone(),
+        }));
+        let cancel = self.line.cancel.clone();
+        loop {
+            match cancel.run_until_cancelled(self.line.answered.recv()).await? {
+                Some((id, answer)) if id == call.id => return Some(answer),
+                // An answer that came too late for an earlier question.
+                Some(_) => {}
+                None => return Some(Answer::Unattended),
+            }
+        }
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let names: Vec<&str> = self.agent.tools.iter().map(|tool| tool.name()).collect();
+        format!("there is no tool `{}`; the tools are: {}", clip::middle(name, 100), names.join(", "))
+    }
+
+    /// Runs calls side by side and writes their results in the order of the calls.
+    async fn run_batch(&mut self, batch: Vec<(&ToolCall, Arc<dyn Tool>, Permit)>) -> Vec<String> {
+        let started = batch.into_iter().map(|(call, tool, permit)| (call, self.start(call, tool, permit)));
+        let started: Vec<_> = started.collect();
+        let mut texts = Vec::with_capacity(started.len());
+        for (call, (task, start)) in started {
+            let outcome = self.wait(task, start).await;
+            texts.push(self.answer(call, outcome));
+        }
+        texts
+    }
+
+    fn start(
+        &self,
+        call: &ToolCall,
+        tool: Arc<dyn Tool>,
+        permit: Permit,
+    ) -> (AbortOnDropHandle<(Result<Output, String>, u64)>, Instant) {
+        let (arguments, cx, start) = (call.arguments.clone(), self.cx(&call.id), Instant::now());
+        let task = tokio::spawn(async move {
+            let result = tool.run(arguments, permit, cx).await;
+            (result, since(start))
+        });
+        (AbortOnDropHandle::new(task), start)
+    }
+
+    /// Waits for a call: its own end, or a short grace after an abort.
+    async fn wait(&self, task: AbortOnDropHandle<(Result<Output, String>, u64)>, start: Instant) -> Outcome {
+        let mut task = task;
+        let joined = match self.line.cancel.run_until_cancelled(&mut task).await {
+            Some(joined) => joined,
+            None => match tokio::time::timeout(GRACE, &mut task).await {
+                Ok(joined) => joined,
+                Err(_) => {
+                    let text = "interrupted: the call did not end in time and was dropped; its effects are unknown";
+                    return Outcome { result: Err(text.into()), ms: since(start) };
+                }
+            },
+        };
+        match joined {
+            Ok((result, ms)) => Outcome { result, ms },
+            Err(error) => Outcome { result: Err(panicked(error)), ms: since(start) },
+        }
+    }
+
+    /// Writes a call's one result into the session, then tells of it.
+    fn answer(&mut self, call: &ToolCall, outcome: Outcome) -> String {
+        let is_error = outcome.result.is_err();
+        let (mut content, view) = match outcome.result {
+            Ok(output) => (output.content, output.view),
+            Err(text) => {
+                let line = text.lines().next().unwrap_or_default().to_owned();
+                (vec![Part::text(text)], View::Line { text: line })
+            }
+        };
+        content.iter_mut().for_each(|part| self.redact(part));
+        content.retain(|part| !matches!(part, Part::Text { text } if text.trim().is_empty()));
+        if content.is_empty() {
+            content.push(Part::text("(no output)"));
+        }
+        let result =
+            ToolResult { tool_call_id: call.id.clone(), name: call.name.clone(), is_error, content, ms: outcome.ms };
+        self.append(Body::ToolResult(result.clone()));
+        let text = text_of(&result.content);
+        self.send(Event::CallDone { result: Arc::new(result), view: self.redacted(view) });
+        text
+    }
+
+    fn redacted(&self, mut view: View) -> View {
+        let texts = match &mut view {
+            View::Line { text } => vec![text],
+            View::Diff { path, diff, .. } => vec![path, diff],
+            View::Command { command, outcome } => vec![command, outcome],
+        };
+        for text in texts {
+            *text = self.agent.secrets.redact(text).into_owned();
+        }
+        view
+    }
+
+    fn cx(&self, id: &str) -> Cx {
+        let agent = &*self.agent;
+        let (events, id) = (self.line.events.clone(), id.to_owned());
+        let clean = Mutex::new(Redacting::new(agent.secrets.clone()));
+        Cx {
+            cwd: agent.cwd.clone(),
+            seen: agent.seen.clone(),
+            cancel: self.line.cancel.clone(),
+            output: Arc::new(move |chunk| {
+                let chunk = clean.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
+                if !chunk.is_empty() {
+                    // Live output is for whoever watches; the result has it all.
+                    let _ = events.send(Event::ToolOutput { id: id.clone(), chunk });
+                }
+            }),
+            environment: agent.environment.clone(),
+            spill: agent.spill.clone(),
+        }
+    }
+}
+
+fn unparsable(tool: &dyn Tool, raw: &str) -> String {
+    let why = match serde_json::from_str::<serde_json::Value>(raw) {
+        Ok(_) => "they are JSON, but not an object".to_owned(),
+        Err(err) => err.to_string(),
+    };
+    format!(
+        "not run: the arguments of `{}` are no JSON object ({why})\nreceived: {}\nexpected, as a JSON schema: {}",
+        tool.name(),
+        clip::middle(raw, 2_000),
+        tool.schema()
+    )
+}
+
+fn panicked(error: tokio::task::JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else { return "interrupted: its effects are unknown".into() };
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    format!("the tool failed in itself ({said}); this is a fault of crab, not of the call: try another way")
+}

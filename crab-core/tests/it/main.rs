@@ -1,0 +1,4 @@
+//! Integration tests of the core: the loop and the providers, seen from outside.
+
+mod fake;
+mod turns;
