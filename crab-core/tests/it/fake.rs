@@ -101,9 +101,13 @@ fn malformed(messages: &[Message]) -> Option<String> {
                 }
             }
             _ if !open.is_empty() => return Some(format!("{at}: calls without results: {open:?}")),
-            Message::User(parts) if text_of(parts).trim().is_empty() => return Some(format!("{at}: empty user message")),
+            Message::User(parts) if text_of(parts).trim().is_empty() => {
+                return Some(format!("{at}: empty user message"));
+            }
             Message::User(_) => {}
-            Message::Assistant(message) if message.content.is_empty() => return Some(format!("{at}: empty message")),
+            Message::Assistant(message) if message.content.is_empty() => {
+                return Some(format!("{at}: empty message"));
+            }
             Message::Assistant(message) => open.extend(message.calls().map(|call| call.id.as_str())),
         }
     }

@@ -1,4 +1,5 @@
 //! Integration tests of the core: the loop and the providers, seen from outside.
 
 mod fake;
+mod tidy;
 mod turns;

@@ -93,7 +93,10 @@ async fn an_abort_during_parallel_calls_answers_the_running_and_the_finished_one
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_within_streamed_arguments_leaves_neither_half_call_nor_orphan() {
-    let mut chat = Chat::new([vec![say("Writing."), half_call("c1", "ok", "{\"a\": \"b"), Step::Hang], vec![say("fine")]]);
+    let mut chat = Chat::new([
+        vec![say("Writing."), half_call("c1", "ok", "{\"a\": \"b"), Step::Hang],
+        vec![say("fine")],
+    ]);
     chat.tool(Fake::text("ok", Kind::Read, "done"));
     let mut chat = chat.start();
     chat.submit("go").await;
@@ -105,7 +108,10 @@ async fn an_abort_within_streamed_arguments_leaves_neither_half_call_nor_orphan(
     chat.end().await;
     let request = chat.request(2);
     assert!(chat.results(2).is_empty());
-    let kept = request.messages.iter().any(|m| matches!(m, Message::Assistant(a) if a.text() == "Writing." && a.calls().count() == 0));
+    let kept = request
+        .messages
+        .iter()
+        .any(|m| matches!(m, Message::Assistant(a) if a.text() == "Writing." && a.calls().count() == 0));
     assert!(kept, "{:?}", request.messages);
 }
 
@@ -155,15 +161,20 @@ async fn an_abort_leaves_the_queue_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_tools_and_broken_arguments_are_answered() {
-    let mut chat =
-        Chat::new([vec![call("c1", "nosuch", "{}"), call("c2", "ok", "{\"a\": \"unterminated")], vec![say("fine")]]);
+    let mut chat = Chat::new([
+        vec![call("c1", "nosuch", "{}"), call("c2", "ok", "{\"a\": \"unterminated")],
+        vec![say("fine")],
+    ]);
     chat.tool(Fake::text("ok", Kind::Read, "done"));
     let mut chat = chat.start();
     chat.submit("go").await;
     assert_eq!(chat.end().await.stop, EndStop::End);
     let results = chat.results(2);
     assert!(results[0].contains("no tool `nosuch`") && results[0].contains("ok"), "{results:?}");
-    assert!(results[1].contains("{\"a\": \"unterminated") && results[1].contains("\"object\""), "{results:?}");
+    assert!(
+        results[1].contains("{\"a\": \"unterminated") && results[1].contains("\"object\""),
+        "{results:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +224,8 @@ async fn reads_run_side_by_side_and_answer_in_order() {
 #[tokio::test(start_paused = true)]
 async fn calls_that_change_things_run_one_after_another() {
     let running = Arc::new(AtomicUsize::new(0));
-    let mut chat = Chat::new([vec![call("c1", "change", "{}"), call("c2", "change", "{}")], vec![say("fine")]]);
+    let mut chat =
+        Chat::new([vec![call("c1", "change", "{}"), call("c2", "change", "{}")], vec![say("fine")]]);
     chat.yolo();
     chat.tool(Fake::new("change", Kind::Execute, move |_| {
         let running = running.clone();
@@ -232,7 +244,8 @@ async fn calls_that_change_things_run_one_after_another() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_come_one_at_a_time_and_each_answer_counts_for_its_own_call() {
-    let mut chat = Chat::new([vec![call("c1", "change", "{}"), call("c2", "change", "{}")], vec![say("fine")]]);
+    let mut chat =
+        Chat::new([vec![call("c1", "change", "{}"), call("c2", "change", "{}")], vec![say("fine")]]);
     chat.tool(Fake::text("change", Kind::Execute, "changed"));
     let mut chat = chat.start();
     chat.submit("go").await;
@@ -319,13 +332,21 @@ async fn a_cut_stream_keeps_its_text_and_runs_nothing() {
     assert_eq!(end.error.unwrap().kind, FailureKind::Cut);
     chat.submit("again").await;
     assert_eq!(chat.end().await.stop, EndStop::End);
-    let kept = chat.request(2).messages.iter().any(|m| matches!(m, Message::Assistant(a) if a.text() == "Half an ans"));
+    let kept = chat
+        .request(2)
+        .messages
+        .iter()
+        .any(|m| matches!(m, Message::Assistant(a) if a.text() == "Half an ans"));
     assert!(kept);
 }
 
 #[tokio::test(start_paused = true)]
 async fn repeated_call_ids_become_unique() {
-    let mut chat = Chat::new([vec![call("call_0", "ok", "{\"n\":1}")], vec![call("call_0", "ok", "{\"n\":2}")], vec![say("fine")]]);
+    let mut chat = Chat::new([
+        vec![call("call_0", "ok", "{\"n\":1}")],
+        vec![call("call_0", "ok", "{\"n\":2}")],
+        vec![say("fine")],
+    ]);
     chat.tool(Fake::text("ok", Kind::Read, "done"));
     let mut chat = chat.start();
     chat.submit("go").await;
