@@ -56,7 +56,7 @@ fn split(prompt: &str, exists: impl Fn(&str) -> bool) -> (String, Vec<String>) {
 }
 
 /// The longest name at the start of `word` that exists: punctuation behind it may belong to the sentence.
-fn name<'a>(word: &'a str, exists: impl Fn(&str) -> bool) -> Option<&'a str> {
+fn name(word: &str, exists: impl Fn(&str) -> bool) -> Option<&str> {
     if let Some(quoted) = word.strip_prefix('"') {
         let (name, _) = quoted.split_once('"')?;
         return exists(name).then_some(name);
@@ -75,7 +75,9 @@ fn attach(cwd: &Path, name: &str) -> Result<Vec<Part>, String> {
     let wrong = |reason: &str| format!("cannot attach `{name}`: {reason}; write `\\@` for a plain @");
     if path.is_dir() {
         let (names, count) = paths::listing(&path).map_err(|err| wrong(&text_file::reason(err)))?;
-        return Ok(vec![Part::text(format!("<directory path=\"{name}\" entries=\"{count}\">\n{names}\n</directory>"))]);
+        return Ok(vec![Part::text(format!(
+            "<directory path=\"{name}\" entries=\"{count}\">\n{names}\n</directory>"
+        ))]);
     }
     let (_, meta) = text_file::open(&path).map_err(|reason| wrong(&reason))?;
     if meta.len() > MAX_IMAGE as u64 {
@@ -106,7 +108,11 @@ fn too_large(size: u64) -> String {
 fn block(name: &str, bytes: &[u8]) -> Result<String, String> {
     let file = TextFile::decode(bytes)?;
     let text = file.lossy();
-    let note = if file.encoding == Encoding::Unknown { " note=\"not valid UTF-8, such bytes are shown as U+FFFD\"" } else { "" };
+    let note = if file.encoding == Encoding::Unknown {
+        " note=\"not valid UTF-8, such bytes are shown as U+FFFD\""
+    } else {
+        ""
+    };
     let end = if text.ends_with('\n') { "" } else { "\n" };
     Ok(format!("<file path=\"{name}\" bytes=\"{}\"{note}>\n{text}{end}</file>", text.len()))
 }
@@ -119,7 +125,11 @@ mod tests {
     fn folder() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("src")).unwrap();
-        for (name, content) in [("src/a.rs", &b"fn a() {}\n"[..]), ("with space.txt", b"spaced"), ("pic.png", b"\x89PNG\r\n\x1a\n....")] {
+        for (name, content) in [
+            ("src/a.rs", &b"fn a() {}\n"[..]),
+            ("with space.txt", b"spaced"),
+            ("pic.png", b"\x89PNG\r\n\x1a\n...."),
+        ] {
             std::fs::write(dir.path().join(name), content).unwrap();
         }
         dir
@@ -136,13 +146,18 @@ mod tests {
         check("@src/a.rs", &format!("@src/a.rs\n{block}"));
         check("look at @src/a.rs, please", &format!("look at @src/a.rs, please\n{block}"));
         check("(twice)\n@src/a.rs @./src/a.rs.", &format!("(twice)\n@src/a.rs @./src/a.rs.\n{block}"));
-        check("see @\"with space.txt\"!", "see @\"with space.txt\"!\n<file path=\"with space.txt\" bytes=\"6\">\nspaced\n</file>");
+        check(
+            "see @\"with space.txt\"!",
+            "see @\"with space.txt\"!\n<file path=\"with space.txt\" bytes=\"6\">\nspaced\n</file>",
+        );
         check("@src", "@src\n<directory path=\"src\" entries=\"1\">\na.rs\n</directory>");
     }
 
     #[test]
     fn other_words_with_an_at_stay_as_they_are() {
-        for prompt in ["mail me@src", "@types/node", "@override @ @. @..", "a@src/a.rs", "@\"open", "größe @ä"] {
+        for prompt in
+            ["mail me@src", "@types/node", "@override @ @. @..", "a@src/a.rs", "@\"open", "größe @ä"]
+        {
             check(prompt, prompt);
         }
         check("\\@src/a.rs and \\@x", "@src/a.rs and @x");
@@ -151,7 +166,10 @@ mod tests {
     #[test]
     fn a_picture_goes_along_as_one() {
         let parts = expand("what is on @pic.png?", folder().path()).unwrap();
-        assert!(matches!(&parts[2], Part::Image { media_type, .. } if media_type == "image/png"), "{parts:?}");
+        assert!(
+            matches!(&parts[2], Part::Image { media_type, .. } if media_type == "image/png"),
+            "{parts:?}"
+        );
     }
 
     #[test]

@@ -17,11 +17,13 @@ const PATIENCE: Duration = Duration::from_millis(300);
 pub(crate) fn view(path: &str, old: &[u8], new: &[u8]) -> View {
     let (old, new) = (shown(old), shown(new));
     let same_crlf = all_crlf(&old) && all_crlf(&new);
-    let (old, new) = if same_crlf { (old.replace("\r\n", "\n"), new.replace("\r\n", "\n")) } else { (old, new) };
+    let (old, new) =
+        if same_crlf { (old.replace("\r\n", "\n"), new.replace("\r\n", "\n")) } else { (old, new) };
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
     let mut config = TextDiff::configure();
-    let diff = config.algorithm(Algorithm::Myers).timeout(PATIENCE).newline_terminated(true).diff_slices(&old, &new);
+    let diff =
+        config.algorithm(Algorithm::Myers).timeout(PATIENCE).newline_terminated(true).diff_slices(&old, &new);
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
     let text = diff.unified_diff().context_radius(3).to_string();
     View::Diff {
@@ -59,7 +61,11 @@ mod tests {
     fn a_change_is_shown_with_its_context() {
         check(b"1\n2\n3\n4\n5\n", b"1\n2\n3\n4\nV\n", ("@@ -2,4 +2,4 @@\n 2\n 3\n 4\n-5\n+V\n", 1, 1));
         check(b"", b"a\nb\n", ("@@ -0,0 +1,2 @@\n+a\n+b\n", 2, 0));
-        check(b"a", b"b", ("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n", 1, 1));
+        check(
+            b"a",
+            b"b",
+            ("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n", 1, 1),
+        );
     }
 
     #[test]
@@ -71,6 +77,10 @@ mod tests {
 
     #[test]
     fn utf_16_is_shown_as_text() {
-        check(b"\xFF\xFEa\0", b"\xFF\xFEb\0", ("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n", 1, 1));
+        check(
+            b"\xFF\xFEa\0",
+            b"\xFF\xFEb\0",
+            ("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n", 1, 1),
+        );
     }
 }

@@ -84,7 +84,8 @@ fn most_alike(folded: &[u8], wanted: &[u8]) -> Option<Range<usize>> {
     let length = if wanted.len() < 60 { 3 } else { 6 };
     let slots = 1 << 14;
     let slot = |piece: &[u8]| {
-        let hash = piece.iter().fold(0usize, |hash, byte| hash.wrapping_mul(131).wrapping_add(usize::from(*byte)));
+        let hash =
+            piece.iter().fold(0usize, |hash, byte| hash.wrapping_mul(131).wrapping_add(usize::from(*byte)));
         hash.wrapping_mul(0x9E37_79B9) >> 7 & (slots - 1)
     };
     let mut index = vec![usize::MAX; slots];
@@ -102,8 +103,8 @@ fn most_alike(folded: &[u8], wanted: &[u8]) -> Option<Range<usize>> {
     }
     let score = |place: usize| votes[place] + votes[place + 1];
     let best = (0..votes.len() - 1).max_by_key(|place| (score(*place), std::cmp::Reverse(*place)))?;
-    let pieces = u32::try_from(wanted.len().saturating_sub(length - 1)).unwrap_or(u32::MAX);
-    if score(best) < 2 || score(best) * 5 < pieces {
+    let pieces = index.iter().filter(|at| **at != usize::MAX).count();
+    if score(best) < 2 || (score(best) as usize) * 5 < pieces {
         return None;
     }
     let hits = folded.windows(length).enumerate().skip((best * bucket).saturating_sub(wanted.len()));
@@ -157,7 +158,7 @@ fn each_folded(text: &[u8], mut each: impl FnMut(Range<usize>, &[u8]) -> bool) {
                     &buffer[..1]
                 }
                 c => match fold(c) {
-                    Some(c) => &*c.encode_utf8(&mut buffer).as_bytes(),
+                    Some(c) => c.encode_utf8(&mut buffer).as_bytes(),
                     None => continue,
                 },
             };
@@ -262,7 +263,11 @@ fn tell(told: &mut Vec<String>, wanted: &mut String, there: &mut String, line: &
     }
     let same_letters = wanted.to_lowercase() == there.to_lowercase();
     let note = if same_letters { " (upper and lower case)" } else { "" };
-    told.push(format!("- line {line}: the file has {} where `old` has {}{note}", words(there), words(wanted)));
+    told.push(format!(
+        "- line {line}: the file has {} where `old` has {}{note}",
+        words(there),
+        words(wanted)
+    ));
     *line += there.matches('\n').count();
     wanted.clear();
     there.clear();
@@ -358,16 +363,36 @@ mod tests {
 
     #[test]
     fn a_miss_names_what_differs() {
-        check("the list in\u{A0}current week\n", "list in current", &["line 1", "a U+00A0 no-break space where `old` has a space"]);
-        check("a\nsay “hi” now\n", "say \"hi\" now", &["line 2", "U+201C curly double quote", "where `old` has `\"`"]);
+        check(
+            "the list in\u{A0}current week\n",
+            "list in current",
+            &["line 1", "a U+00A0 no-break space where `old` has a space"],
+        );
+        check(
+            "a\nsay “hi” now\n",
+            "say \"hi\" now",
+            &["line 2", "U+201C curly double quote", "where `old` has `\"`"],
+        );
         check("x\n\tfoo();\n", "    foo();", &["line 2", "a tab where `old` has 4 × space"]);
-        check("foo(1);  \nbar();\n", "foo(1);\nbar();", &["line 1: the file has 2 × space where `old` has nothing"]);
-        check("foo(1);\nbar();\n", "foo(1); \nbar();", &["line 1: the file has nothing where `old` has a space"]);
+        check(
+            "foo(1);  \nbar();\n",
+            "foo(1);\nbar();",
+            &["line 1: the file has 2 × space where `old` has nothing"],
+        );
+        check(
+            "foo(1);\nbar();\n",
+            "foo(1); \nbar();",
+            &["line 1: the file has nothing where `old` has a space"],
+        );
         check("let FooBar = 1;\n", "let fooBar = 1;", &["`F` where `old` has `f` (upper and lower case)"]);
         check("cafe\u{301} au lait\n", "café au lait", &["U+0301 combining accent", "U+00E9"]);
         check("one\ntwo\nthree\n", "one\r\ntwo", &["where `old` has a carriage return"]);
         check("a – b and c\n", "a - b and c", &["U+2013 en dash where `old` has `-`"]);
-        check("zero\u{200B}width here\n", "zerowidth here", &["U+200B zero-width space where `old` has nothing"]);
+        check(
+            "zero\u{200B}width here\n",
+            "zerowidth here",
+            &["U+200B zero-width space where `old` has nothing"],
+        );
     }
 
     #[test]
@@ -379,10 +404,15 @@ mod tests {
 
     #[test]
     fn another_wording_finds_its_place() {
-        let mut lines: Vec<_> = (0..500).map(|n| format!("    let value_{n} = compute_{n}(input, {n});")).collect();
+        let mut lines: Vec<_> =
+            (0..500).map(|n| format!("    let value_{n} = compute_{n}(input, {n});")).collect();
         lines[321] = "    let total = sum_of_all(the_parts, weights);".into();
         let body = lines.join("\n");
-        check(&body, "let total = sum_of(the_parts, weights);", &["nearest place is at line 322", "`_all` where `old` has nothing"]);
+        check(
+            &body,
+            "let total = sum_of(the_parts, weights);",
+            &["nearest place is at line 322", "`_all` where `old` has nothing"],
+        );
         check(&body, "fn mian()", &["no place in the file is like it"]);
         check("fn main() {\n}\n", "fn mian()", &["nearest place is at line 1"]);
         check("a\nb\n", "nowhere", &["no place in the file is like it"]);

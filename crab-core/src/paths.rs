@@ -128,7 +128,8 @@ fn first_missing(path: &Path) -> Option<(String, &Path)> {
 
 fn same_name(cwd: &Path, missing: &Path) -> Vec<PathBuf> {
     let Some(name) = missing.file_name() else { return Vec::new() };
-    let walk = ignore::WalkBuilder::new(cwd).hidden(false).filter_entry(|entry| entry.file_name() != ".git").build();
+    let walk =
+        ignore::WalkBuilder::new(cwd).hidden(false).filter_entry(|entry| entry.file_name() != ".git").build();
     let files = walk.take(MAX_WALK).filter_map(Result::ok).filter(|entry| entry.file_name() == name);
     files.map(ignore::DirEntry::into_path).take(MAX_SUGGESTIONS).collect()
 }
@@ -167,7 +168,9 @@ mod tests {
 
     #[test]
     fn a_path_is_resolved_by_its_text() {
-        for (path, expected) in [("a/./b", "/w/a/b"), ("../x", "/x"), ("/etc/../a", "/a"), ("", "/w"), ("a//b/", "/w/a/b")] {
+        for (path, expected) in
+            [("a/./b", "/w/a/b"), ("../x", "/x"), ("/etc/../a", "/a"), ("", "/w"), ("a//b/", "/w/a/b")]
+        {
             assert_eq!(resolve(Path::new("/w"), path), Path::new(expected), "{path}");
         }
     }

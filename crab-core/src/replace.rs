@@ -84,7 +84,9 @@ fn prepare(path: &Path, meta: &Metadata, content: &[u8]) -> Result<NamedTempFile
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let mut temp = match temp_in(folder_of(path), meta.mode() & 0o700) {
         // The folder may be closed while the file itself, perhaps a mount of its own, is not.
-        Err(err) if matches!(err.kind(), PermissionDenied | ReadOnlyFilesystem) => return Err(Unprepared::InPlace),
+        Err(err) if matches!(err.kind(), PermissionDenied | ReadOnlyFilesystem) => {
+            return Err(Unprepared::InPlace);
+        }
         temp => temp?,
     };
     let made = temp.as_file().metadata()?;
@@ -167,7 +169,8 @@ fn copy_attributes(from: &Path, to: &File) -> io::Result<()> {
         let Ok(name) = std::ffi::CStr::from_bytes_with_nul(name) else { continue };
         let length = rustix::fs::getxattr(from, name, &mut value[..])?;
         let set = rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty());
-        let is_user_data = name.to_bytes().starts_with(b"user.") || name.to_bytes().starts_with(b"system.posix_acl");
+        let is_user_data =
+            name.to_bytes().starts_with(b"user.") || name.to_bytes().starts_with(b"system.posix_acl");
         if is_user_data {
             set?;
         }

@@ -5,6 +5,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crate::text_file::{image_type, is_binary};
+
 /// The content of each file as this session last saw it. Keyed by canonical path. A resumed session starts empty.
 #[derive(Default)]
 pub struct Seen {
@@ -35,6 +37,10 @@ impl Seen {
             Some(false) => Err(format!(
                 "`{shown}` has changed since it was read in this session, so nothing was written: read it again and \
                  make the change to what it holds now"
+            )),
+            None if is_binary(content) || image_type(content).is_some() => Err(format!(
+                "`{shown}` is a binary file, which is neither edited nor replaced: change or remove it with a command in \
+                 `bash`"
             )),
             None => Err(format!(
                 "`{shown}` was not read in this session, so nothing was written: read it first, then call again (what \
@@ -96,6 +102,7 @@ mod tests {
         let path = Path::new("/f");
         assert_eq!(seen.is_current(path, b"a"), None);
         assert!(seen.check(path, b"a", "f").unwrap_err().contains("not read in this session"));
+        assert!(seen.check(path, b"\0\x01", "f").unwrap_err().contains("is a binary file"));
         seen.record(path, b"a");
         assert_eq!(seen.is_current(path, b"a"), Some(true));
         assert!(seen.check(path, b"b", "f").unwrap_err().contains("changed since"));

@@ -174,7 +174,8 @@ fn plan(arguments: &Arguments, cx: &Cx) -> Result<Plan, String> {
 
 fn missing(shown: &str, reason: &str, path: &std::path::Path, cx: &Cx) -> String {
     let near = if path.exists() { Vec::new() } else { paths::suggestions(&cx.cwd, path) };
-    let hint = if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("` or `")) };
+    let hint =
+        if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("` or `")) };
     format!("cannot edit `{shown}`: it {reason}{hint}")
 }
 
@@ -183,7 +184,8 @@ fn edit(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
     replace::replace(&plan.real, &plan.old, &plan.new).map_err(|err| failed(&plan.shown, &err))?;
     cx.seen.record(&plan.real, &plan.new);
     let view = diff::view(&plan.shown, &plan.old, &plan.new);
-    let edits = if arguments.edits.len() == 1 { "1 edit".into() } else { format!("{} edits", arguments.edits.len()) };
+    let edits =
+        if arguments.edits.len() == 1 { "1 edit".into() } else { format!("{} edits", arguments.edits.len()) };
     let text = format!("edited `{}`: {edits}, now at {}{}", plan.shown, plan.lines, counts(&view));
     Ok(Output { content: vec![Part::text(text)], view })
 }
@@ -280,7 +282,8 @@ impl Body<'_> {
         }
         // In Shift-JIS, GBK and Big5 such a byte can be the second half of a character.
         let first = edit.old.as_bytes().first().copied().unwrap_or_default();
-        let in_character = span.start > 0 && self.bytes[span.start - 1] >= 0x80 && (0x40..0x7F).contains(&first);
+        let in_character =
+            span.start > 0 && self.bytes[span.start - 1] >= 0x80 && (0x40..0x7F).contains(&first);
         if in_character {
             return Err(format!(
                 "the file is not valid UTF-8, and `old` begins at line {} right behind a byte of an unknown encoding, where \
@@ -356,7 +359,9 @@ fn lines(file: &TextFile<'_>, changes: &[Change]) -> String {
         at = change.span.end;
     }
     places.dedup();
-    format!("{} {}", if places.len() == 1 { "line" } else { "lines" }, places.join(", "))
+    let places = places.join(", ");
+    let word = if places.contains([',', '-']) { "lines" } else { "line" };
+    format!("{word} {places}")
 }
 
 #[cfg(test)]
@@ -425,7 +430,11 @@ mod tests {
     fn an_encoding_stays_what_it_is() {
         changes(b"\xEF\xBB\xBFusing A;\r\n", &[("using A;", "using B;")], b"\xEF\xBB\xBFusing B;\r\n");
         changes(b"// \xF3\xF1 \xA9\nint x = 1;\n", &[("x = 1", "x = 2")], b"// \xF3\xF1 \xA9\nint x = 2;\n");
-        changes(b"\xFF\xFEm\0=\0f\0\r\0\n\0", &[("m=f", "m=\u{E9}\n")], b"\xFF\xFEm\0=\0\xE9\0\r\0\n\0\r\0\n\0");
+        changes(
+            b"\xFF\xFEm\0=\0f\0\r\0\n\0",
+            &[("m=f", "m=\u{E9}\n")],
+            b"\xFF\xFEm\0=\0\xE9\0\r\0\n\0\r\0\n\0",
+        );
         refuses(b"t=\x90\xDD\nsize=10\n", &[("size=10", "size=10\n名前")], &["not valid UTF-8", "iconv"]);
         changes(b"\xE9\n\xC3\xA9t\xC3\xA9\n", &[("été", "été é")], b"\xE9\n\xC3\xA9t\xC3\xA9 \xC3\xA9\n");
         // The second byte of 表 in Shift-JIS is a backslash.
@@ -438,7 +447,11 @@ mod tests {
         changes("a\nb\nc\n", &[("c", "3"), ("a", "1\n1")], "1\n1\nb\n3\n");
         changes("ab\n", &[("a", "x"), ("b", "y")], "xy\n");
         refuses("a\nb\nc\n", &[("a\nb", "x"), ("b\nc", "y")], &["edits 1 and 2 overlap at line 2"]);
-        refuses("a\nb\nc\n", &[("a", "z"), ("nowhere", "q")], &["nothing was changed in `f`", "edit 2 of 2: `old` was not found"]);
+        refuses(
+            "a\nb\nc\n",
+            &[("a", "z"), ("nowhere", "q")],
+            &["nothing was changed in `f`", "edit 2 of 2: `old` was not found"],
+        );
     }
 
     #[test]
@@ -477,7 +490,12 @@ mod tests {
             let (after, result) = run(b"a\nb\n", arguments.clone());
             assert_eq!(after, b"z\n", "{arguments} {result:?}");
         }
-        for arguments in [json!({"edits": "replace a by z"}), json!({"edits": [{"old": "a"}]}), json!({"old": "a"}), json!({})] {
+        for arguments in [
+            json!({"edits": "replace a by z"}),
+            json!({"edits": [{"old": "a"}]}),
+            json!({"old": "a"}),
+            json!({}),
+        ] {
             let (after, result) = run(b"a\nb\n", arguments);
             let err = result.unwrap_err();
             assert!(err.contains("received: ") && err.contains("\"old\""), "{err}");
@@ -489,10 +507,15 @@ mod tests {
     fn only_a_file_that_is_known_and_unchanged_is_edited() {
         let folder = Folder::new();
         folder.put("f", "one\ntwo\n");
-        let edit = |old: &str, new: &str| folder.run(&Edit, json!({"path": "f", "edits": [{"old": old, "new": new}]}));
+        let edit = |old: &str, new: &str| {
+            folder.run(&Edit, json!({"path": "f", "edits": [{"old": old, "new": new}]}))
+        };
         assert!(edit("one", "1").unwrap_err().contains("was not read in this session"));
         folder.run(&Read, json!({"path": "f"})).unwrap();
-        assert_eq!(text_of(&edit("one", "1\n1").unwrap().content), "edited `f`: 1 edit, now at lines 1-2, lines +2 -1");
+        assert_eq!(
+            text_of(&edit("one", "1\n1").unwrap().content),
+            "edited `f`: 1 edit, now at lines 1-2, lines +2 -1"
+        );
         edit("two", "2").unwrap();
         folder.put("f", "1\n1\n3\n");
         assert!(edit("3", "x").unwrap_err().contains("has changed since it was read"));
@@ -507,7 +530,15 @@ mod tests {
         folder.put("f", "a\nb\n");
         folder.run(&Read, json!({"path": "f"})).unwrap();
         let view = Edit.preview(&json!({"path": "f", "old": "b", "new": "c"}), &folder.cx);
-        assert_eq!(view, View::Diff { path: "f".into(), diff: "@@ -1,2 +1,2 @@\n a\n-b\n+c\n".into(), added: 1, removed: 1 });
+        assert_eq!(
+            view,
+            View::Diff {
+                path: "f".into(),
+                diff: "@@ -1,2 +1,2 @@\n a\n-b\n+c\n".into(),
+                added: 1,
+                removed: 1
+            }
+        );
         let view = Edit.preview(&json!({"path": "f", "old": "x", "new": "c"}), &folder.cx);
         assert!(matches!(view, View::Line { text } if text.contains("not found")));
         assert_eq!(folder.get("f"), b"a\nb\n");

@@ -60,7 +60,7 @@ pub enum View {
     Diff {
         /// The file as the user knows it.
         path: String,
-        /// A unified diff with three lines of context; empty when it is too large to show.
+        /// The hunks of a unified diff with three lines of context; over 200 KB its middle is left out, and says so.
         diff: String,
         /// Lines added.
         added: usize,
@@ -177,7 +177,12 @@ pub(crate) fn path_argument(arguments: &Value) -> Option<&str> {
 /// The access of a call that touches one path.
 pub(crate) fn path_access(kind: Kind, class: &str, arguments: &Value, cx: &Cx) -> Access {
     let subjects = path_argument(arguments).map(|path| crate::paths::subjects(&cx.cwd, path));
-    Access { kind, opaque: subjects.is_none(), subjects: subjects.unwrap_or_default(), class: class.to_owned() }
+    Access {
+        kind,
+        opaque: subjects.is_none(),
+        subjects: subjects.unwrap_or_default(),
+        class: class.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -221,7 +226,8 @@ pub(crate) mod tests {
         /// Every name in the folder itself.
         pub(crate) fn names(&self) -> Vec<String> {
             let entries = self.dir.path().read_dir().unwrap();
-            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
             names.sort();
             names
         }

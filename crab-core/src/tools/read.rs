@@ -118,7 +118,10 @@ fn read(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
     let opened = text_file::open(&path).map_err(|reason| refused(&path, &shown, &reason, cx));
     let (mut file, meta) = opened?;
     let mut head = Vec::new();
-    file.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(|err| format!("`{shown}`: {}", reason(err)))?;
+    file.by_ref()
+        .take(HEAD as u64)
+        .read_to_end(&mut head)
+        .map_err(|err| format!("`{shown}`: {}", reason(err)))?;
     if let Some(media_type) = text_file::image_type(&head) {
         return image(media_type, head, file, &shown);
     }
@@ -130,7 +133,8 @@ fn read(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
 }
 
 fn directory(path: &Path, shown: &str) -> Result<Output, String> {
-    let (names, count) = paths::listing(path).map_err(|err| format!("cannot list `{shown}`: {}", reason(err)))?;
+    let (names, count) =
+        paths::listing(path).map_err(|err| format!("cannot list `{shown}`: {}", reason(err)))?;
     let text = if count == 0 {
         format!("`{shown}` is an empty directory")
     } else {
@@ -270,6 +274,7 @@ struct Page {
     /// Its bytes, and those of the whole.
     line_bytes: usize,
     size: usize,
+    breaks: usize,
     crlf: usize,
     before: u8,
     text: String,
@@ -293,6 +298,7 @@ impl Page {
             chars: 0,
             line_bytes: 0,
             size: 0,
+            breaks: 0,
             crlf: 0,
             before: 0,
             text: String::new(),
@@ -315,6 +321,7 @@ impl Page {
                     self.crlf += usize::from(end == b'\n' && self.before == b'\r');
                     self.line_done();
                     self.line += 1;
+                    self.breaks += 1;
                 }
                 _ => self.extend(part),
             }
@@ -395,15 +402,16 @@ impl Page {
         if !encoding.is_empty() {
             notes.push(encoding.to_owned());
         }
-        let breaks = self.line.saturating_sub(1);
         match () {
             () if self.end == b'\r' => notes.push("CR line ends".to_owned()),
-            () if self.crlf > 0 && self.crlf >= breaks => notes.push("CRLF line ends".to_owned()),
+            () if self.crlf > 0 && self.crlf == self.breaks => notes.push("CRLF line ends".to_owned()),
             () if self.crlf > 0 => notes.push("mixed LF and CRLF line ends".to_owned()),
             () => {}
         }
         if self.lossy {
-            notes.push("not valid UTF-8: such bytes are shown as \u{FFFD}, and `edit` cannot match them".to_owned());
+            notes.push(
+                "not valid UTF-8: such bytes are shown as \u{FFFD}, and `edit` cannot match them".to_owned(),
+            );
         }
         if self.nul {
             notes.push(format!("NUL bytes are shown as {NUL_SIGN}"));
@@ -426,7 +434,9 @@ mod tests {
         folder.put("f", content);
         let mut all = json!({"path": "f"});
         all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
-        let text = folder.run(&Read, all).map_or_else(|err| format!("error: {err}"), |output| text_of(&output.content));
+        let text = folder
+            .run(&Read, all)
+            .map_or_else(|err| format!("error: {err}"), |output| text_of(&output.content));
         assert_eq!(text, expected);
     }
 
@@ -446,13 +456,21 @@ mod tests {
     fn odd_contents_have_clear_messages() {
         check("", json!({}), "`f` is an empty file");
         check("1\n2\n3\n", json!({"offset": 50}), "error: `offset` 50 is past the end: `f` has 3 lines");
-        check("x\n", json!({"limit": 0}), "error: `limit` is 0, so there is nothing to read: give 1 or more, or leave it out");
+        check(
+            "x\n",
+            json!({"limit": 0}),
+            "error: `limit` is 0, so there is nothing to read: give 1 or more, or leave it out",
+        );
         check("\u{FEFF}a\n", json!({}), "1\ta\n[lines 1-1 of 1; UTF-8 with BOM]");
         check(b"\xFF\xFEa\0\n\0\xE9\0", json!({}), "1\ta\n2\té\n[lines 1-2 of 2; UTF-16LE]");
         let note = "not valid UTF-8: such bytes are shown as \u{FFFD}, and `edit` cannot match them";
         check(b"a\xE9b\n", json!({}), &format!("1\ta\u{FFFD}b\n[lines 1-1 of 1; {note}]"));
         let text = "a line of source with a stray ";
-        check(format!("{text}\0\n{text}\n"), json!({"limit": 1}), &format!("1\t{text}\u{2400}\n[lines 1-1 of 2; next offset: 2; NUL bytes are shown as \u{2400}]"));
+        check(
+            format!("{text}\0\n{text}\n"),
+            json!({"limit": 1}),
+            &format!("1\t{text}\u{2400}\n[lines 1-1 of 2; next offset: 2; NUL bytes are shown as \u{2400}]"),
+        );
     }
 
     #[test]
@@ -460,7 +478,11 @@ mod tests {
         let folder = Folder::new();
         folder.put("many", "x\n".repeat(5_000));
         let text = text_of(&folder.run(&Read, json!({"path": "many", "limit": 9_999})).unwrap().content);
-        assert!(text.ends_with("2000\tx\n[lines 1-2000 of 5000; next offset: 2001]"), "{}", &text[text.len() - 80..]);
+        assert!(
+            text.ends_with("2000\tx\n[lines 1-2000 of 5000; next offset: 2001]"),
+            "{}",
+            &text[text.len() - 80..]
+        );
         folder.put("wide", format!("{}\n", "漢".repeat(66_000)).repeat(20));
         let text = text_of(&folder.run(&Read, json!({"path": "wide"})).unwrap().content);
         assert!(text.len() < 50 << 10, "{}", text.len());
@@ -468,7 +490,9 @@ mod tests {
         assert!(text.contains("[lines 1-8 of 20; next offset: 9; long lines are cut at 2,000 characters"));
         folder.put("one", "y".repeat(45_000));
         let text = text_of(&folder.run(&Read, json!({"path": "one"})).unwrap().content);
-        assert!(text.starts_with("1\tyyy") && text.contains(" [... 43000 more characters]\n[lines 1-1 of 1;"));
+        assert!(
+            text.starts_with("1\tyyy") && text.contains(" [... 43000 more characters]\n[lines 1-1 of 1;")
+        );
     }
 
     #[test]
@@ -476,7 +500,9 @@ mod tests {
         let folder = Folder::new();
         folder.put("p", b"\x89PNG\r\n\x1a\n....");
         let output = folder.run(&Read, json!({"path": "p"})).unwrap();
-        assert!(matches!(&output.content[1], Part::Image { media_type, data } if media_type == "image/png" && data == "iVBORw0KGgouLi4u"));
+        assert!(
+            matches!(&output.content[1], Part::Image { media_type, data } if media_type == "image/png" && data == "iVBORw0KGgouLi4u")
+        );
         folder.put("big.gif", [&b"GIF89a"[..], &vec![0; 4_000_000]].concat());
         let err = folder.run(&Read, json!({"path": "big.gif"})).unwrap_err();
         assert!(err.contains("3.75 MB"), "{err}");
@@ -488,12 +514,19 @@ mod tests {
         folder.put("bin", (0..=255).cycle().take(100_000).collect::<Vec<u8>>());
         let text = text_of(&folder.run(&Read, json!({"path": "bin"})).unwrap().content);
         assert!(text.contains("binary file of 100000 bytes") && text.len() < 300, "{text}");
-        assert!(!folder.cx.seen.is_current(&folder.path("bin"), b"").is_some());
+        assert_eq!(folder.cx.seen.is_current(&folder.path("bin"), b""), None);
         let fifo = folder.path("fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         fs::create_dir(folder.path("d")).unwrap();
-        for (path, expected) in [("fifo", "is a FIFO"), ("/dev/zero", "is a device"), ("d", "`d` is an empty directory"), ("d/../bin/x", "is a file, not a folder")] {
-            let text = folder.run(&Read, json!({"path": path})).map_or_else(|err| err, |output| text_of(&output.content));
+        for (path, expected) in [
+            ("fifo", "is a FIFO"),
+            ("/dev/zero", "is a device"),
+            ("d", "`d` is an empty directory"),
+            ("d/../bin/x", "is a file, not a folder"),
+        ] {
+            let text = folder
+                .run(&Read, json!({"path": path}))
+                .map_or_else(|err| err, |output| text_of(&output.content));
             assert!(text.contains(expected), "{text}");
         }
     }

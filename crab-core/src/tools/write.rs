@@ -78,7 +78,10 @@ fn plan(arguments: &Arguments, cx: &Cx) -> Result<Plan, String> {
     let path = paths::resolve(&cx.cwd, &arguments.path);
     let shown = paths::display(&cx.cwd, &path);
     if path.is_dir() || arguments.path.ends_with('/') {
-        return Err(format!("cannot write `{}`: it names a directory; `path` must name a file", arguments.path));
+        return Err(format!(
+            "cannot write `{}`: it names a directory; `path` must name a file",
+            arguments.path
+        ));
     }
     let real = paths::canonical(&path);
     let content = arguments.content.as_bytes();
@@ -271,7 +274,10 @@ mod tests {
     fn the_preview_is_the_change_or_the_reason() {
         let folder = Folder::new();
         let view = Write.preview(&json!({"path": "f", "content": "a\nb\n"}), &folder.cx);
-        assert_eq!(view, View::Diff { path: "f".into(), diff: "@@ -0,0 +1,2 @@\n+a\n+b\n".into(), added: 2, removed: 0 });
+        assert_eq!(
+            view,
+            View::Diff { path: "f".into(), diff: "@@ -0,0 +1,2 @@\n+a\n+b\n".into(), added: 2, removed: 0 }
+        );
         folder.put("g", "x");
         let view = Write.preview(&json!({"path": "g", "content": "y"}), &folder.cx);
         assert!(matches!(view, View::Line { text } if text.contains("not read")));
