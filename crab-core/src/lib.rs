@@ -79,7 +79,7 @@
 //!     system: "Be brief.".into(),
 //!     tools: tools::all(),
 //!     gate: Gate::default(),
-//!     session: Session::ephemeral(secrets.clone()),
+//!     session: Session::ephemeral(&cwd, secrets.clone()),
 //!     limits: Limits::default(),
 //!     spill: std::env::temp_dir(),
 //!     environment: Arc::new(Environment::default()),
@@ -106,16 +106,29 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![warn(missing_docs)]
 
+pub mod accumulate;
 pub mod agent;
+pub mod attach;
 pub mod clip;
+pub mod config;
+pub mod context;
+mod diff;
 pub mod gate;
+pub mod home;
 pub mod message;
+mod nearest;
 mod paths;
 pub mod process;
 pub mod prompt;
 pub mod protocol;
 pub mod provider;
+pub mod redact;
+mod replace;
 pub mod seen;
+pub mod session;
 mod shell;
+pub mod sse;
+pub mod stamp;
+mod text_file;
 pub mod tools;
 mod turn;

@@ -1,5 +1,9 @@
 //! What a tool is, and the list of those that crab has.
 
+mod edit;
+mod read;
+mod write;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -56,7 +60,7 @@ pub enum View {
     Diff {
         /// The file as the user knows it.
         path: String,
-        /// A unified diff with three lines of context; empty when it is too large to show.
+        /// The hunks of a unified diff with three lines of context; over 200 KB its middle is left out, and says so.
         diff: String,
         /// Lines added.
         added: usize,
@@ -138,7 +142,7 @@ pub trait Tool: Send + Sync + 'static {
 
 /// The tools of crab, in the fixed order in which the model gets them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    vec![]
+    vec![Arc::new(read::Read), Arc::new(write::Write), Arc::new(edit::Edit)]
 }
 
 /// Parses a call's arguments, or says what was received and what is expected.
@@ -152,4 +156,90 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(tool: &dyn Tool, arguments: 
             tool.schema()
         )
     })
+}
+
+/// Runs what blocks beside the loop. A panic goes on here: the caller makes a failed call of it.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(err) if err.is_panic() => std::panic::resume_unwind(err.into_panic()),
+        Err(_) => Err("interrupted: crab is ending".into()),
+    }
+}
+
+/// The path among arguments that may not fit, in the spellings that models use for it.
+pub(crate) fn path_argument(arguments: &Value) -> Option<&str> {
+    ["path", "file_path"].iter().find_map(|key| arguments[key].as_str())
+}
+
+/// The access of a call that touches one path.
+pub(crate) fn path_access(kind: Kind, class: &str, arguments: &Value, cx: &Cx) -> Access {
+    let subjects = path_argument(arguments).map(|path| crate::paths::subjects(&cx.cwd, path));
+    Access {
+        kind,
+        opaque: subjects.is_none(),
+        subjects: subjects.unwrap_or_default(),
+        class: class.to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A folder with files, and what a tool needs to work there.
+    pub(crate) struct Folder {
+        dir: tempfile::TempDir,
+        pub(crate) cx: Cx,
+    }
+
+    impl Folder {
+        pub(crate) fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let cx = Cx {
+                cwd: dir.path().canonicalize().unwrap(),
+                seen: Arc::default(),
+                cancel: CancellationToken::new(),
+                output: Arc::new(|_| {}),
+                environment: Arc::default(),
+                spill: dir.path().join("spill"),
+            };
+            Self { dir, cx }
+        }
+
+        pub(crate) fn path(&self, name: &str) -> PathBuf {
+            self.cx.cwd.join(name)
+        }
+
+        pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+            let path = self.path(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+
+        pub(crate) fn get(&self, name: &str) -> Vec<u8> {
+            std::fs::read(self.path(name)).unwrap()
+        }
+
+        /// Every name in the folder itself.
+        pub(crate) fn names(&self) -> Vec<String> {
+            let entries = self.dir.path().read_dir().unwrap();
+            let mut names: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+
+        pub(crate) fn run(&self, tool: &dyn Tool, arguments: Value) -> Result<Output, String> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(tool.run(arguments, Permit::for_tests(), self.cx.clone()))
+        }
+    }
+
+    /// What a tool costs in each request.
+    pub(crate) fn description_bytes(tool: &dyn Tool) -> usize {
+        tool.name().len() + tool.description().len() + tool.schema().to_string().len()
+    }
 }
