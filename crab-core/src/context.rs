@@ -84,7 +84,9 @@ impl History {
 
     /// Puts a result where its call waits for it. A result without such a call, or a second one, is left out.
     fn result(&mut self, result: &ToolResult) {
-        let Some(place) = self.open.get_mut(&result.tool_call_id).and_then(VecDeque::pop_front) else { return };
+        let Some(place) = self.open.get_mut(&result.tool_call_id).and_then(VecDeque::pop_front) else {
+            return;
+        };
         let Some(Message::ToolResult(slot)) = self.messages.get_mut(place) else { return };
         let mut content: Vec<Part> = result.content.iter().filter(|part| !is_blank(part)).cloned().collect();
         if content.is_empty() {

@@ -18,7 +18,8 @@ impl Home {
     /// The home that the environment names; `None` when there is neither `CRAB_HOME` nor a home directory.
     pub fn from_env() -> Option<Self> {
         let named = std::env::var_os("CRAB_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        let own = || std::env::home_dir().filter(|dir| !dir.as_os_str().is_empty()).map(|dir| dir.join(".crab"));
+        let own =
+            || std::env::home_dir().filter(|dir| !dir.as_os_str().is_empty()).map(|dir| dir.join(".crab"));
         named.or_else(own).map(Self::at)
     }
 
@@ -121,7 +122,9 @@ fn slug(dir: &Path) -> String {
 
 /// FNV-1a with 64 bits. The standard library's hashes may change from release to release; a folder's name must not.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

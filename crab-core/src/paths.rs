@@ -44,3 +44,10 @@ pub(crate) fn subjects(cwd: &Path, path: &str) -> Vec<String> {
     subjects.dedup();
     subjects
 }
+
+/// The project of a directory: the nearest folder upwards with a `.git` in it, else the directory itself. Canonical.
+pub(crate) fn project(cwd: &Path) -> PathBuf {
+    let cwd = canonical(cwd);
+    let top = cwd.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok());
+    top.unwrap_or(&cwd).to_path_buf()
+}

@@ -155,7 +155,9 @@ impl Session {
             }
             Existing::ReadOnly(handle, err) => {
                 let shown = file.display();
-                session.warnings.push(format!("the session is not being saved: cannot write `{shown}`: {err}"));
+                session
+                    .warnings
+                    .push(format!("the session is not being saved: cannot write `{shown}`: {err}"));
                 session.unsaved = true;
                 handle
             }
@@ -350,7 +352,10 @@ fn write_line(mut handle: &File, line: &str) -> Result<(), WriteError> {
     while !rest.is_empty() {
         match handle.write(rest) {
             Ok(0) => {
-                return Err(WriteError { source: io::ErrorKind::WriteZero.into(), begun: rest.len() < line.len() });
+                return Err(WriteError {
+                    source: io::ErrorKind::WriteZero.into(),
+                    begun: rest.len() < line.len(),
+                });
             }
             Ok(taken) => rest = &rest[taken..],
             Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
@@ -372,13 +377,18 @@ fn open_existing(file: &Path) -> Result<Existing, Error> {
         Err(err) => return Err(read_error(file, err)),
         // Opening a pipe would wait for its other end.
         Ok(meta) if !meta.is_file() => {
-            return Err(Error::NotASession { file: file.to_path_buf(), why: "it is not a regular file".into() });
+            return Err(Error::NotASession {
+                file: file.to_path_buf(),
+                why: "it is not a regular file".into(),
+            });
         }
         Ok(_) => {}
     }
     match OpenOptions::new().read(true).append(true).open(file) {
         Ok(handle) => Ok(Existing::Writable(handle)),
-        Err(err) if matches!(err.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+        Err(err)
+            if matches!(err.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+        {
             let handle = File::open(file).map_err(|source| read_error(file, source))?;
             Ok(Existing::ReadOnly(handle, err))
         }

@@ -22,11 +22,16 @@ fn call(id: &str) -> Block {
 }
 
 fn thinking(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking(Thinking { text: text.into(), signature: signature.map(Into::into), ..Thinking::default() })
+    Block::Thinking(Thinking {
+        text: text.into(),
+        signature: signature.map(Into::into),
+        ..Thinking::default()
+    })
 }
 
 fn said(stop: Stop, content: Vec<Block>) -> Arc<Entry> {
-    let message = Assistant { content, provider: "p".into(), model: "m".into(), stop, ..Assistant::default() };
+    let message =
+        Assistant { content, provider: "p".into(), model: "m".into(), stop, ..Assistant::default() };
     entry(Body::Assistant(message))
 }
 
@@ -50,8 +55,12 @@ fn short(messages: &[Message]) -> Vec<String> {
     };
     let line = |message: &Message| match message {
         Message::User(content) => format!("user:{}", parts(content)),
-        Message::Assistant(message) => format!("model:{}", message.content.iter().map(block).collect::<String>()),
-        Message::ToolResult(result) if parts(&result.content) == INTERRUPTED => format!("lost {}", result.tool_call_id),
+        Message::Assistant(message) => {
+            format!("model:{}", message.content.iter().map(block).collect::<String>())
+        }
+        Message::ToolResult(result) if parts(&result.content) == INTERRUPTED => {
+            format!("lost {}", result.tool_call_id)
+        }
         Message::ToolResult(result) => format!("result {}:{}", result.tool_call_id, parts(&result.content)),
     };
     messages.iter().map(line).collect()
@@ -75,10 +84,21 @@ fn every_call_gets_its_one_result_in_its_place() {
     let calls = || assistant(vec![call("1"), call("2"), call("3")]);
     check(&[user("a"), calls()], &["user:a", "model:[1][2][3]", "lost 1", "lost 2", "lost 3"]);
     check(
-        &[user("a"), calls(), result("3", "z"), user("b"), result("1", "x"), result("1", "again"), result("9", "?")],
+        &[
+            user("a"),
+            calls(),
+            result("3", "z"),
+            user("b"),
+            result("1", "x"),
+            result("1", "again"),
+            result("9", "?"),
+        ],
         &["user:a", "model:[1][2][3]", "result 1:x", "lost 2", "result 3:z", "user:b"],
     );
-    check(&[user("a"), result("1", "early"), calls()], &["user:a", "model:[1][2][3]", "lost 1", "lost 2", "lost 3"]);
+    check(
+        &[user("a"), result("1", "early"), calls()],
+        &["user:a", "model:[1][2][3]", "lost 1", "lost 2", "lost 3"],
+    );
 }
 
 #[test]
@@ -103,8 +123,14 @@ fn ids_that_come_again_are_made_unique_with_their_results() {
             result("1", "z"),
         ],
         &[
-            "user:a", "model:[1][1_2]", "result 1:x", "result 1_2:y", "model:[1_3][1_2_2][call]", "result 1_3:z",
-            "result 1_2_2:w", "lost call",
+            "user:a",
+            "model:[1][1_2]",
+            "result 1:x",
+            "result 1_2:y",
+            "model:[1_3][1_2_2][call]",
+            "result 1_3:z",
+            "result 1_2_2:w",
+            "lost call",
         ],
     );
     // The first call stays without a result when the second one of the same id takes it.
@@ -120,7 +146,10 @@ fn empty_messages_and_blank_texts_are_left_out() {
         &[user("a"), user(" \n"), assistant(vec![]), assistant(vec![text("\n\n  ")]), user("b")],
         &["user:a\nb"],
     );
-    check(&[user("a"), assistant(vec![text("\n\n  "), call("1")]), result("1", " \n")], &["user:a", "model:[1]", "result 1:(no output)"]);
+    check(
+        &[user("a"), assistant(vec![text("\n\n  "), call("1")]), result("1", " \n")],
+        &["user:a", "model:[1]", "result 1:(no output)"],
+    );
     check(&[user("a"), said(Stop::Refusal, vec![]), user("b")], &["user:a\nb"]);
     check(&[], &[]);
 }
@@ -145,14 +174,19 @@ fn reasoning_goes_back_only_where_it_came_from_and_when_it_is_signed() {
     let text_then_thinking = vec![thinking("t", Some("s")), text("b"), thinking("u", Some("s"))];
     check(&[user("a"), said(Stop::Aborted, text_then_thinking)], &["user:a", "model:(t)b"]);
 
-    let field = || Block::Thinking(Thinking { text: "t".into(), field: Some("reasoning".into()), ..Thinking::default() });
+    let field = || {
+        Block::Thinking(Thinking { text: "t".into(), field: Some("reasoning".into()), ..Thinking::default() })
+    };
     check(&[user("a"), assistant(vec![field(), text("b")])], &["user:a", "model:(t)b"]);
     check(&[user("a"), said(Stop::Cut, vec![field(), text("b")])], &["user:a", "model:b"]);
 }
 
 #[test]
 fn notes_and_permissions_are_no_part_of_the_conversation() {
-    check(&[user("a"), entry(Body::note("n")), entry(Body::Title { text: "t".into() }), user("b")], &["user:a\nb"]);
+    check(
+        &[user("a"), entry(Body::note("n")), entry(Body::Title { text: "t".into() }), user("b")],
+        &["user:a\nb"],
+    );
 }
 
 fn any_entry() -> impl Strategy<Value = Arc<Entry>> {
@@ -162,7 +196,8 @@ fn any_entry() -> impl Strategy<Value = Arc<Entry>> {
         id().prop_map(call),
         prop::sample::select(vec![None, Some(""), Some("s")]).prop_map(|signature| thinking("t", signature)),
     ];
-    let stop = prop::sample::select(vec![Stop::End, Stop::Cut, Stop::Aborted, Stop::Refusal, Stop::ToolCalls]);
+    let stop =
+        prop::sample::select(vec![Stop::End, Stop::Cut, Stop::Aborted, Stop::Refusal, Stop::ToolCalls]);
     prop_oneof![
         prop::sample::select(vec!["", " ", "u"]).prop_map(user),
         Just(entry(Body::User { content: vec![] })),

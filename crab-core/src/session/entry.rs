@@ -219,8 +219,7 @@ pub(super) fn decode(line: &[u8]) -> Result<Line, String> {
     };
     let body = body.unwrap_or_else(|| Body::Unknown { kind: head.r#type.into_owned() });
     let placed = head.parent_id.is_some();
-    let entry =
-        Entry { id, parent_id: head.parent_id.flatten(), time: head.time.unwrap_or_default(), body };
+    let entry = Entry { id, parent_id: head.parent_id.flatten(), time: head.time.unwrap_or_default(), body };
     Ok(Line::Entry { entry, placed, trouble })
 }
 

@@ -125,7 +125,9 @@ fn read_head(file: &Path) -> Result<Option<Head>, Error> {
 
 fn prompt_of(line: &[u8]) -> Option<String> {
     match entry::decode(line) {
-        Ok(Line::Entry { entry: entry::Entry { body: Body::User { content }, .. }, .. }) => Some(text_of(&content)),
+        Ok(Line::Entry { entry: entry::Entry { body: Body::User { content }, .. }, .. }) => {
+            Some(text_of(&content))
+        }
         _ => None,
     }
 }
@@ -141,7 +143,8 @@ fn all_files(home: &Home) -> Result<Vec<(SystemTime, PathBuf)>, Error> {
 }
 
 fn files_in(dir: &Path) -> Result<Vec<(SystemTime, PathBuf)>, Error> {
-    let sessions = read_dir(dir)?.into_iter().filter(|file| file.extension().is_some_and(|end| end == "jsonl"));
+    let sessions =
+        read_dir(dir)?.into_iter().filter(|file| file.extension().is_some_and(|end| end == "jsonl"));
     // A file that vanished since is not there; other faults show when it is read.
     let dated = sessions.filter_map(|file| {
         let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;

@@ -143,7 +143,8 @@ impl State {
     fn line(&mut self, number: u64, line: &[u8], open_end: bool) -> Result<(), Refusal> {
         // A crash of the machine can leave NUL bytes where a line was to be, in front of what was appended later.
         let text = line.trim_ascii();
-        let text = text.strip_prefix(b"\xef\xbb\xbf".as_slice()).filter(|_| self.header.is_none()).unwrap_or(text);
+        let text =
+            text.strip_prefix(b"\xef\xbb\xbf".as_slice()).filter(|_| self.header.is_none()).unwrap_or(text);
         let start = text.iter().position(|byte| *byte != 0).unwrap_or(text.len());
         let nuls = start > 0;
         let text = text[start..].trim_ascii();
@@ -155,9 +156,13 @@ impl State {
             return self.first(decoded);
         }
         match decoded {
-            Err(_) if open_end => drop(self.problems.insert(number, "it is torn, the last write did not end".into())),
+            Err(_) if open_end => {
+                drop(self.problems.insert(number, "it is torn, the last write did not end".into()))
+            }
             Err(why) => drop(self.problems.insert(number, why)),
-            Ok(Line::Header(_)) => drop(self.problems.insert(number, "it is the first line of a session".into())),
+            Ok(Line::Header(_)) => {
+                drop(self.problems.insert(number, "it is the first line of a session".into()))
+            }
             Ok(Line::Placeless { kind }) => drop(self.unknown.insert(kind)),
             Ok(Line::Entry { entry, placed, trouble }) => self.entry(number, entry, placed, trouble),
         }
@@ -210,7 +215,8 @@ impl State {
 
     fn report(&self, file: &Path) -> (Vec<String>, Vec<u64>) {
         let file = file.display();
-        let fresh: Vec<_> = self.problems.iter().filter(|(number, _)| !self.reported.contains(number)).collect();
+        let fresh: Vec<_> =
+            self.problems.iter().filter(|(number, _)| !self.reported.contains(number)).collect();
         let warn = |(number, why): &(&u64, &String)| {
             let done = if why.starts_with("its parent") { "" } else { "was skipped: " };
             format!("line {number} of the session file `{file}` {done}{why}")

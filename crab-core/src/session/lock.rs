@@ -73,8 +73,14 @@ mod tests {
 
     #[test]
     fn the_kernel_table_names_the_holder() {
-        check("1: POSIX  ADVISORY  WRITE 5 08:01:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 1234 08:01:77 0 EOF\n", Some(1234));
-        check("1: FLOCK  ADVISORY  WRITE 5 00:2a:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 6 08:01:77 0 EOF\n", Some(6));
+        check(
+            "1: POSIX  ADVISORY  WRITE 5 08:01:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 1234 08:01:77 0 EOF\n",
+            Some(1234),
+        );
+        check(
+            "1: FLOCK  ADVISORY  WRITE 5 00:2a:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 6 08:01:77 0 EOF\n",
+            Some(6),
+        );
         check("1: FLOCK  ADVISORY  WRITE 5 00:2a:77 0 EOF\n", Some(5));
         check("1: FLOCK  ADVISORY  WRITE 5 08:01:78 0 EOF\n", None);
         check("1: FLOCK  ADVISORY  WRITE -1 08:01:77 0 EOF\n2: -> FLOCK\nrubbish\n", None);

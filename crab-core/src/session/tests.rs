@@ -163,7 +163,9 @@ fn a_torn_last_line_is_reported_once_and_no_byte_is_removed() {
         assert_eq!(prompts(&session), ["one", "three"]);
         let now = std::fs::read(&file).unwrap();
         assert!(now.starts_with(&bytes));
-        let broken = now.split(|b| *b == b'\n').filter(|l| !l.is_empty() && serde_json::from_slice::<Value>(l).is_err());
+        let broken = now
+            .split(|b| *b == b'\n')
+            .filter(|l| !l.is_empty() && serde_json::from_slice::<Value>(l).is_err());
         assert_eq!(broken.count(), 1);
     }
 }
@@ -193,10 +195,8 @@ fn damage_in_the_middle_is_reported_and_what_follows_is_kept() {
     let text = std::fs::read_to_string(&file).unwrap();
     let all: Vec<&str> = text.lines().collect();
     let nul = "\0".repeat(300);
-    let damaged = format!(
-        "{}\n{}\n{nul}\n\n{nul}{}\n{{\"type\":\"us\n[1]\n{}\n",
-        all[0], all[1], all[2], all[3]
-    );
+    let damaged =
+        format!("{}\n{}\n{nul}\n\n{nul}{}\n{{\"type\":\"us\n[1]\n{}\n", all[0], all[1], all[2], all[3]);
     std::fs::write(&file, damaged).unwrap();
     let mut session = place.open(&file);
     assert_eq!(prompts(&session), ["one", "two", "three"]);
@@ -243,7 +243,11 @@ fn a_known_entry_of_a_new_shape_is_skipped_but_not_its_children() {
     let place = Place::new();
     let file = place.file(&["one"]);
     let parent = lines(&file)[1]["id"].clone();
-    add(&file, format!("{}\n", json!({"type":"user","id":"n","parent_id":parent,"content":[{"type":"smell"}]})).as_bytes());
+    add(
+        &file,
+        format!("{}\n", json!({"type":"user","id":"n","parent_id":parent,"content":[{"type":"smell"}]}))
+            .as_bytes(),
+    );
     add(&file, format!("{}\n", json!({"type":"title","id":"o","parent_id":"n","text":"t"})).as_bytes());
     let mut session = place.open(&file);
     assert_eq!(prompts(&session), ["one"]);
@@ -261,7 +265,10 @@ fn a_branch_is_the_path_of_the_newest_leaf() {
     assert_eq!(prompts(&session), ["one", "other"]);
     assert_eq!(session.take_warnings(), [""; 0]);
     drop(session);
-    add(&file, format!("{}\n", json!({"type":"user","id":"c","parent_id":null,"time":"","content":[]})).as_bytes());
+    add(
+        &file,
+        format!("{}\n", json!({"type":"user","id":"c","parent_id":null,"time":"","content":[]})).as_bytes(),
+    );
     assert_eq!(prompts(&place.open(&file)), [""]);
 }
 
@@ -279,7 +286,10 @@ fn check_refused(content: &str, expected: &[&str]) {
 
 #[test]
 fn other_files_are_refused_and_left_alone() {
-    check_refused("{\"type\":\"session\",\"version\":97,\"id\":\"a\",\"cwd\":\"/\",\"created\":\"\"}\n", &["97", " 1", "s.jsonl"]);
+    check_refused(
+        "{\"type\":\"session\",\"version\":97,\"id\":\"a\",\"cwd\":\"/\",\"created\":\"\"}\n",
+        &["97", " 1", "s.jsonl"],
+    );
     check_refused("# Notes\n", &["not a session of crab", "s.jsonl"]);
     check_refused("{\"type\":\"user\",\"id\":\"a\",\"parent_id\":null}\n", &["not a session of crab"]);
     check_refused("{\"type\":\"session\",\"version\":\"x\"}\n", &["not a session of crab"]);
@@ -413,7 +423,9 @@ fn the_newest_session_of_the_directory_is_found() {
     assert!(latest(&place.home, &place.cwd).unwrap().is_none());
     let (old, new) = (place.file(&["old"]), place.file(&["new"]));
     let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-    let touch = |file: &Path, seconds| File::options().append(true).open(file).unwrap().set_modified(at(seconds)).unwrap();
+    let touch = |file: &Path, seconds| {
+        File::options().append(true).open(file).unwrap().set_modified(at(seconds)).unwrap()
+    };
     touch(&old, 2_000);
     touch(&new, 1_000);
     assert_eq!(latest(&place.home, &place.cwd).unwrap(), Some(old.clone()));
@@ -433,7 +445,8 @@ fn the_newest_session_of_the_directory_is_found() {
 
     // One that this crab cannot read is not passed over in silence.
     let newer = dir.join("z_newer.jsonl");
-    std::fs::write(&newer, std::fs::read_to_string(&new).unwrap().replace("\"version\":1", "\"version\":97")).unwrap();
+    std::fs::write(&newer, std::fs::read_to_string(&new).unwrap().replace("\"version\":1", "\"version\":97"))
+        .unwrap();
     assert_eq!(latest(&place.home, &place.cwd).unwrap(), Some(newer));
 }
 
