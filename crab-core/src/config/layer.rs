@@ -109,7 +109,9 @@ pub(super) fn parse_override(text: &str) -> Result<Layer, Error> {
         None if DeTable::parse(&format!("x = {value}")).is_err() => quoted,
         _ => value.to_owned(),
     };
-    parse(&format!("{key} = {value}"), name)
+    let layer = parse(&format!("{key} = {value}"), name)?;
+    // A line break in the value would let it set other keys.
+    if layer.items.iter().all(|item| item.path.starts_with(&path)) { Ok(layer) } else { Err(usage()) }
 }
 
 /// Where the first `=` stands that is not in quotes.
