@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::message::{Assistant, Part, ToolCall, ToolResult, Usage};
 use crate::tools::View;
@@ -52,7 +52,7 @@ pub struct Question {
 }
 
 /// How a call's permission was decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// It may run.
@@ -64,7 +64,7 @@ pub enum Decision {
 }
 
 /// Who decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// The user at the terminal, now or by an earlier "a".
