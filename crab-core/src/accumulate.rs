@@ -373,7 +373,7 @@ mod tests {
             call(Some(3), "i", "t", "{}"),
             Delta::Text("c".into()),
         ]);
-        let kinds: Vec<_> = message.content.iter().map(|block| match block {
+        let kinds = message.content.iter().map(|block| match block {
             Block::Text { text } => format!("text {text}"),
             Block::Thinking(thinking) => format!("thinking {} {:?} {:?}", thinking.text, thinking.signature, thinking.redacted),
             Block::ToolCall(call) => format!("call {}", call.name),

@@ -34,13 +34,6 @@ pub(super) fn host(url: &str) -> String {
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Whether the URL leads to this machine, where services need no key.
-pub(super) fn is_loopback(url: &str) -> bool {
-    let Ok(url) = reqwest::Url::parse(url) else { return false };
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 /// The variable that names a proxy for this URL, and the proxy's address without its password.
 pub(super) fn proxy(url: &str, env: impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
     let url = reqwest::Url::parse(url).ok()?;
@@ -98,14 +91,6 @@ mod tests {
         for base in ["localhost:1234", "ftp://x", "", "http://", "http://a b/"] {
             assert!(join(base, "/messages", true).is_err_and(|err| err.contains("base URL")), "{base}");
         }
-    }
-
-    #[test]
-    fn loopback_is_known() {
-        for url in ["http://127.0.0.1:8/v1", "http://localhost/", "http://[::1]:80/"] {
-            assert!(is_loopback(url), "{url}");
-        }
-        assert!(!is_loopback("https://api.openai.com/v1"));
     }
 
     #[test]

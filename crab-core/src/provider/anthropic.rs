@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::answer::Decode;
 use super::http::{Exchange, Http};
 use super::ids::Ids;
 use super::retry::{self, Policy};
@@ -36,10 +37,14 @@ impl Provider for Anthropic {
         let http = Arc::clone(&self.http);
         let body = body(&request, &http.service.name).to_string().into_bytes();
         retry::stream(self.policy, move || {
-            let decoder = Box::new(events::Events::default());
-            http.attempt(Exchange { body: body.clone(), decoder, amend: Box::new(|_| None) })
+            http.attempt(Exchange { body: body.clone(), decoder: decoder(), amend: Box::new(|_| None) })
         })
     }
+}
+
+/// Reads one answer.
+pub(super) fn decoder() -> Box<dyn Decode> {
+    Box::new(events::Events::default())
 }
 
 /// The body of a request. Equal requests give equal bytes.

@@ -321,7 +321,15 @@ pub(super) fn page(body: &[u8]) -> String {
         let to = from + lower[from..].find('<')?;
         Some(text[from..to].trim().to_owned())
     });
-    title.filter(|title| !title.is_empty()).unwrap_or_else(|| text.chars().take(200).collect())
+    title.filter(|title| !title.is_empty()).unwrap_or_else(|| without_tags(&text).chars().take(200).collect())
+}
+
+fn without_tags(text: &str) -> String {
+    let behind = |piece: &str| piece.split_once('>').map_or_else(|| piece.to_owned(), |(_, rest)| format!(" {rest}"));
+    let mut pieces = text.split('<');
+    let head = pieces.next().unwrap_or_default().to_owned();
+    let text = pieces.fold(head, |text, piece| text + &behind(piece));
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -418,6 +426,7 @@ mod tests {
     #[test]
     fn a_page_is_told_by_its_title() {
         assert_eq!(page(b"<html><TITLE>502 Bad Gateway</title>..."), "502 Bad Gateway");
-        assert_eq!(page(b"<!DOCTYPE html>"), "<!DOCTYPE html>");
+        assert_eq!(page(b"<!DOCTYPE html>\n<html><body>Sign <b>in</b>"), "Sign in");
+        assert_eq!(page(b"upstream connect error"), "upstream connect error");
     }
 }

@@ -35,6 +35,8 @@ mod ids;
 mod mock;
 mod openai;
 mod retry;
+#[cfg(test)]
+mod wire;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 
+use super::answer::Decode;
 use super::failure::Said;
 use super::http::{Exchange, Http};
 use super::ids::Ids;
@@ -94,10 +95,14 @@ impl Provider for Openai {
                 *quirks.lock().unwrap_or_else(PoisonError::into_inner) = sent;
                 Some(super::openai::body(&request, sent, &name).to_string().into_bytes())
             };
-            let decoder = Box::new(chunk::Chunks::default());
-            http.attempt(Exchange { body, decoder, amend: Box::new(amend) })
+            http.attempt(Exchange { body, decoder: decoder(), amend: Box::new(amend) })
         })
     }
+}
+
+/// Reads one answer.
+pub(super) fn decoder() -> Box<dyn Decode> {
+    Box::new(chunk::Chunks::default())
 }
 
 /// The body of a request. Equal requests give equal bytes: keys are sorted and nothing depends on the time.
@@ -149,7 +154,6 @@ fn messages(request: &Request, quirks: Quirks, provider: &str) -> Value {
             Message::User(parts) => list.user.extend(parts.iter().cloned()),
             Message::ToolResult(result) => list.result(result),
             Message::Assistant(message) => {
-                list.flush();
                 let own = message.provider == provider && message.model == request.model;
                 list.assistant(message, own, quirks);
             }
@@ -201,6 +205,7 @@ impl List {
         if text.trim().is_empty() && calls.is_empty() {
             return;
         }
+        self.flush();
         let mut out = Map::new();
         out.insert("role".into(), json!("assistant"));
         if !text.trim().is_empty() {

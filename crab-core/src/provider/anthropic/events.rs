@@ -157,7 +157,7 @@ impl Events {
 impl Counts {
     fn take(&mut self, usage: Option<&Value>) -> Option<Delta> {
         let usage = usage?;
-        let mut set = |field: &mut Option<u64>, path: &str| {
+        let set = |field: &mut Option<u64>, path: &str| {
             *field = usage.pointer(path).and_then(Value::as_u64).or(*field);
         };
         set(&mut self.input, "/input_tokens");
