@@ -173,7 +173,9 @@ fn merge_detail(details: &mut Vec<Value>, detail: Value) {
     }
     for (name, value) in new {
         match (last.get_mut(name), value) {
-            (Some(Value::String(old)), Value::String(more)) if matches!(name.as_str(), "text" | "summary") => {
+            (Some(Value::String(old)), Value::String(more))
+                if matches!(name.as_str(), "text" | "summary") =>
+            {
                 old.push_str(more);
             }
             (_, Value::Null) => {}
@@ -319,7 +321,8 @@ mod tests {
     #[track_caller]
     fn check(deltas: &[Delta], expected: &[(&str, Value)], stop: Stop) {
         let message = finish(deltas.to_vec());
-        let calls: Vec<_> = message.calls().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
+        let calls: Vec<_> =
+            message.calls().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
         assert_eq!(calls, expected);
         assert_eq!(message.stop, stop);
     }
@@ -329,12 +332,24 @@ mod tests {
         let end = || Delta::Stop(Stop::End);
         let one = [("a", json!({"x": 1}))];
         let two = [("a", json!({"x": 1})), ("b", json!({"y": 2}))];
-        check(&[call(Some(0), "i", "a", "{\"x\""), call(Some(0), "", "", ":1}"), end()], &one, Stop::ToolCalls);
+        check(
+            &[call(Some(0), "i", "a", "{\"x\""), call(Some(0), "", "", ":1}"), end()],
+            &one,
+            Stop::ToolCalls,
+        );
         check(&[call(Some(0), "i", "a", "{\"x\""), call(Some(0), "i", "a", ":1}")], &one, Stop::ToolCalls);
         check(&[call(None, "i", "a", "{\"x\""), call(None, "", "", ":1}")], &one, Stop::ToolCalls);
         check(&[call(None, "i", "a", "{\"x\":1}"), call(None, "j", "b", "{\"y\":2}")], &two, Stop::ToolCalls);
-        check(&[call(Some(0), "i", "a", "{\"x\":1}"), call(Some(0), "j", "b", "{\"y\":2}")], &two, Stop::ToolCalls);
-        check(&[call(Some(0), "", "a", "{\"x\":1}"), call(Some(0), "", "b", "{\"y\":2}")], &two, Stop::ToolCalls);
+        check(
+            &[call(Some(0), "i", "a", "{\"x\":1}"), call(Some(0), "j", "b", "{\"y\":2}")],
+            &two,
+            Stop::ToolCalls,
+        );
+        check(
+            &[call(Some(0), "", "a", "{\"x\":1}"), call(Some(0), "", "b", "{\"y\":2}")],
+            &two,
+            Stop::ToolCalls,
+        );
         let mixed = [
             call(Some(0), "i", "a", "{\"x\""),
             call(Some(1), "j", "b", "{\"y\""),
@@ -356,7 +371,11 @@ mod tests {
     #[test]
     fn arguments_that_are_no_object_are_kept_as_they_came() {
         let stop = || Delta::Stop(Stop::ToolCalls);
-        check(&[call(Some(0), "i", "a", "{city: Rome}"), stop()], &[("a", json!("{city: Rome}"))], Stop::ToolCalls);
+        check(
+            &[call(Some(0), "i", "a", "{city: Rome}"), stop()],
+            &[("a", json!("{city: Rome}"))],
+            Stop::ToolCalls,
+        );
         check(&[call(Some(0), "i", "a", "[1]"), stop()], &[("a", json!("[1]"))], Stop::ToolCalls);
         check(&[stop()], &[], Stop::End);
     }
@@ -375,7 +394,9 @@ mod tests {
         ]);
         let kinds = message.content.iter().map(|block| match block {
             Block::Text { text } => format!("text {text}"),
-            Block::Thinking(thinking) => format!("thinking {} {:?} {:?}", thinking.text, thinking.signature, thinking.redacted),
+            Block::Thinking(thinking) => {
+                format!("thinking {} {:?} {:?}", thinking.text, thinking.signature, thinking.redacted)
+            }
             Block::ToolCall(call) => format!("call {}", call.name),
         });
         let expected =
@@ -403,7 +424,10 @@ mod tests {
         message.push(Delta::Text("half an".into()));
         message.push(call(Some(0), "i", "write", "{\"path\""));
         let message = message.cut(Stop::Cut);
-        assert_eq!((message.text().as_str(), message.calls().count(), message.stop), ("half an", 0, Stop::Cut));
+        assert_eq!(
+            (message.text().as_str(), message.calls().count(), message.stop),
+            ("half an", 0, Stop::Cut)
+        );
         assert!(matches!(&message.content[0], Block::Thinking(t) if t.field.as_deref() == Some("reasoning")));
     }
 

@@ -198,7 +198,11 @@ mod tests {
         let name = |name: &str| (!name.is_empty()).then(|| name.to_owned());
         let expected: Vec<_> = expected.iter().map(|(n, data)| (name(n), (*data).to_owned())).collect();
         for step in [usize::MAX, 1, 2, 3, 7] {
-            assert_eq!(parse(body.as_bytes(), step.min(body.len().max(1))), expected, "{body:?} in pieces of {step}");
+            assert_eq!(
+                parse(body.as_bytes(), step.min(body.len().max(1))),
+                expected,
+                "{body:?} in pieces of {step}"
+            );
         }
     }
 

@@ -5,7 +5,8 @@
 /// `versioned` says that the endpoint always has one.
 pub(super) fn join(base: &str, endpoint: &str, versioned: bool) -> Result<String, String> {
     let base = base.trim();
-    let Some((scheme, rest)) = base.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
+    let Some((scheme, rest)) =
+        base.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
     else {
         return Err(format!("the base URL `{base}` must begin with `https://` or `http://`"));
     };
@@ -20,7 +21,8 @@ pub(super) fn join(base: &str, endpoint: &str, versioned: bool) -> Result<String
     let path: String = path.iter().flat_map(|part| ["/", part]).collect();
     let path = path.strip_suffix(endpoint).unwrap_or(&path);
     let last = path.rsplit('/').next().unwrap_or_default();
-    let has_version = last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let has_version =
+        last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let version = if path.is_empty() || versioned && !has_version { "/v1" } else { "" };
     let url = format!("{scheme}://{host}{path}{version}{endpoint}{query}");
     reqwest::Url::parse(&url).map_err(|err| format!("the base URL `{base}` is not valid: {err}"))?;
@@ -50,7 +52,8 @@ pub(super) fn proxy(url: &str, env: impl Fn(&str) -> Option<String>) -> Option<(
             return None;
         }
     }
-    let own = if url.scheme() == "https" { &["HTTPS_PROXY", "https_proxy"] } else { &["HTTP_PROXY", "http_proxy"] };
+    let own =
+        if url.scheme() == "https" { &["HTTPS_PROXY", "https_proxy"] } else { &["HTTP_PROXY", "http_proxy"] };
     let (name, value) = first(own).or_else(|| first(&["ALL_PROXY", "all_proxy"]))?;
     let address = value.rsplit_once('@').map_or(value.as_str(), |(_, address)| address).to_owned();
     Some((name, address))
@@ -78,11 +81,20 @@ mod tests {
         check_chat("https://api.z.ai/api/paas/v4", "https://api.z.ai/api/paas/v4/chat/completions");
         check_chat("https://api.groq.com/openai/v1/", "https://api.groq.com/openai/v1/chat/completions");
         check_chat("https://g.example/v1beta/openai/", "https://g.example/v1beta/openai/chat/completions");
-        check_chat("https://x.example/models?api-version=1", "https://x.example/models/chat/completions?api-version=1");
+        check_chat(
+            "https://x.example/models?api-version=1",
+            "https://x.example/models/chat/completions?api-version=1",
+        );
         for tail in ["", "/", "/v1", "/v1/", "/v1/messages"] {
-            check_messages(&format!("https://api.anthropic.com{tail}"), "https://api.anthropic.com/v1/messages");
+            check_messages(
+                &format!("https://api.anthropic.com{tail}"),
+                "https://api.anthropic.com/v1/messages",
+            );
         }
-        check_messages("https://api.deepseek.com/anthropic", "https://api.deepseek.com/anthropic/v1/messages");
+        check_messages(
+            "https://api.deepseek.com/anthropic",
+            "https://api.deepseek.com/anthropic/v1/messages",
+        );
         check_messages("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/messages");
     }
 

@@ -121,7 +121,8 @@ fn default_limit(model: &str) -> u32 {
 /// The version in a Claude's name: `claude-3-7-sonnet-20250219`, `claude-opus-4-1`, `anthropic/claude-sonnet-4.5`.
 fn version(model: &str) -> Option<(u32, u32)> {
     let name = &model[model.find("claude")?..];
-    let mut numbers = name.split(['-', '.', '@', ':']).skip(1).skip_while(|part| part.parse::<u32>().is_err());
+    let mut numbers =
+        name.split(['-', '.', '@', ':']).skip(1).skip_while(|part| part.parse::<u32>().is_err());
     // A date is not a version.
     let mut number = || numbers.next()?.parse().ok().filter(|number| *number < 100);
     let major = number()?;
@@ -191,9 +192,16 @@ impl List {
         }
         self.flush();
         if self.out.is_empty() {
-            self.out.push(json!({"role": "user", "content": [{"type": "text", "text": "(the conversation goes on)"}]}));
+            self.out.push(
+                json!({"role": "user", "content": [{"type": "text", "text": "(the conversation goes on)"}]}),
+            );
         }
-        match self.out.last_mut().filter(|last| last["role"] == "assistant").and_then(|last| last["content"].as_array_mut()) {
+        match self
+            .out
+            .last_mut()
+            .filter(|last| last["role"] == "assistant")
+            .and_then(|last| last["content"].as_array_mut())
+        {
             Some(last) => last.extend(blocks),
             None => self.out.push(json!({"role": "assistant", "content": blocks})),
         }
@@ -205,7 +213,9 @@ impl List {
             Block::Thinking(thinking) => thinking_block(thinking).filter(|_| own),
             Block::ToolCall(call) => {
                 let input = if call.arguments.is_object() { call.arguments.clone() } else { json!({}) };
-                Some(json!({"type": "tool_use", "id": self.ids.get(&call.id), "name": call.name, "input": input}))
+                Some(
+                    json!({"type": "tool_use", "id": self.ids.get(&call.id), "name": call.name, "input": input}),
+                )
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that services send.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {

@@ -43,7 +43,8 @@ impl Said {
         if let Some(raw) = inner.pointer("/metadata/raw").and_then(Value::as_str) {
             message = format!("{message} | {raw}");
         }
-        let kind = ["type", "status", "error_type"].map(|name| inner.get(name).filter(|value| value.is_string()));
+        let kind =
+            ["type", "status", "error_type"].map(|name| inner.get(name).filter(|value| value.is_string()));
         let tags = tags(&[kind.into_iter().flatten().next(), inner.get("code")]);
         let hidden = ["status_code", "raw_status_code", "code"].into_iter().find_map(|name| {
             let number = inner.get(name)?.as_u64()?;
@@ -325,7 +326,8 @@ pub(super) fn page(body: &[u8]) -> String {
 }
 
 fn without_tags(text: &str) -> String {
-    let behind = |piece: &str| piece.split_once('>').map_or_else(|| piece.to_owned(), |(_, rest)| format!(" {rest}"));
+    let behind =
+        |piece: &str| piece.split_once('>').map_or_else(|| piece.to_owned(), |(_, rest)| format!(" {rest}"));
     let mut pieces = text.split('<');
     let head = pieces.next().unwrap_or_default().to_owned();
     let text = pieces.fold(head, |text, piece| text + &behind(piece));
@@ -363,11 +365,26 @@ mod tests {
         check(json!({"detail": "Unauthorized"}), 401, Auth, "Unauthorized");
         check(json!({"object": "error", "message": "bad", "code": 1}), 422, BadRequest, "bad");
         check(json!([{"error": {"code": 429, "message": "slow"}}]), 429, RateLimit, "slow");
-        check(json!({"error": {"message": "x", "metadata": {"raw": "real reason"}}}), 400, BadRequest, "real reason");
+        check(
+            json!({"error": {"message": "x", "metadata": {"raw": "real reason"}}}),
+            400,
+            BadRequest,
+            "real reason",
+        );
         check(json!({"error": {"message": "x", "code": "insufficient_quota"}}), 429, Quota, "billing");
-        check(json!({"error": {"message": "prompt is too long: 2 tokens > 1 maximum"}}), 400, Overflow, "new session");
+        check(
+            json!({"error": {"message": "prompt is too long: 2 tokens > 1 maximum"}}),
+            400,
+            Overflow,
+            "new session",
+        );
         check(json!({"error": {"message": "Request too large"}}), 413, Overflow, "Request too large");
-        check(json!({"type": "error", "error": {"type": "overloaded_error", "message": "Over"}}), 200, Overloaded, "Over");
+        check(
+            json!({"type": "error", "error": {"type": "overloaded_error", "message": "Over"}}),
+            200,
+            Overloaded,
+            "Over",
+        );
         check(json!({"error": {"message": "a\n\nb", "code": 502}}), 200, Server, "a b");
         check(json!(null), 503, Server, "status 503");
     }

@@ -142,7 +142,8 @@ impl Http {
     fn redirected(&self, status: u16, location: Option<&HeaderValue>) -> Error {
         let to = location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
         let to = to.unwrap_or_else(|| "nowhere".to_owned());
-        let words = format!("it redirects to `{to}`, where the key does not go by itself; set the base URL to that");
+        let words =
+            format!("it redirects to `{to}`, where the key does not go by itself; set the base URL to that");
         self.service.failed(FailureKind::NotFound, &Said::text(words, Some(status)))
     }
 
@@ -281,7 +282,8 @@ impl Reader {
         let before = self.answer.events();
         self.answer.feed(bytes)?;
         if self.answer.events() > before {
-            let limit = if self.answer.is_finished() { AFTER_END.min(self.http.idle) } else { self.http.idle };
+            let limit =
+                if self.answer.is_finished() { AFTER_END.min(self.http.idle) } else { self.http.idle };
             self.deadline = Instant::now() + limit;
         }
         Ok(())
@@ -293,7 +295,8 @@ pub(super) fn headers(service: &Service, list: &[(String, String)]) -> Result<He
     let mut map = HeaderMap::new();
     for (name, value) in list {
         let bad = |what: &str| {
-            let message = format!("the {what} of the header `{name}` for `{}` is not valid in HTTP", service.name);
+            let message =
+                format!("the {what} of the header `{name}` for `{}` is not valid in HTTP", service.name);
             service.told(FailureKind::Config, &message)
         };
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad("name"))?;
@@ -333,11 +336,17 @@ pub(crate) fn tls_config(tls: Tls) -> Result<(rustls::ClientConfig, Option<Strin
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
             if let Some(file) = std::env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty()) {
                 let file = std::path::PathBuf::from(file);
-                found.extend(add(rustls_native_certs::load_certs_from_paths(Some(&file), None), "`SSL_CERT_FILE`"));
+                found.extend(add(
+                    rustls_native_certs::load_certs_from_paths(Some(&file), None),
+                    "`SSL_CERT_FILE`",
+                ));
             }
             let folders = std::env::var_os("SSL_CERT_DIR").unwrap_or_default();
             for folder in std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()) {
-                found.extend(add(rustls_native_certs::load_certs_from_paths(None, Some(&folder)), "`SSL_CERT_DIR`"));
+                found.extend(add(
+                    rustls_native_certs::load_certs_from_paths(None, Some(&folder)),
+                    "`SSL_CERT_DIR`",
+                ));
             }
         }
     }
@@ -372,7 +381,8 @@ fn certificate(err: &reqwest::Error) -> Option<String> {
     let mut next = err.source();
     while let Some(inner) = next {
         let wrapped = inner.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref());
-        let tls = inner.downcast_ref().or_else(|| wrapped.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
+        let tls =
+            inner.downcast_ref().or_else(|| wrapped.and_then(|inner| inner.downcast_ref::<rustls::Error>()));
         if let Some(rustls::Error::InvalidCertificate(problem)) = tls {
             let words = match problem {
                 UnknownIssuer => "it is signed by an authority that is not known here",

@@ -106,7 +106,9 @@ impl Provider for Mock {
         let script = self.script.clone();
         retry::stream(self.policy, move || {
             let response = match &script {
-                Some(script) => script.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or_else(ended),
+                Some(script) => {
+                    script.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or_else(ended)
+                }
                 None => echo(&request),
             };
             attempt(response)
@@ -116,7 +118,8 @@ impl Provider for Mock {
 
 fn read(path: &Path) -> Result<VecDeque<Response>, String> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|err| format!("the mock script `{shown}` can't be read: {err}"))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|err| format!("the mock script `{shown}` can't be read: {err}"))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let parse = |(number, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|err| {
@@ -156,7 +159,8 @@ fn echo(request: &Request) -> Response {
 
 /// `call NAME {json}`. JSON that is broken is sent on as it is: that is a case to try, too.
 fn call(line: &str) -> Option<Call> {
-    let (name, arguments) = line.trim().strip_prefix("call ")?.trim_start().split_once(char::is_whitespace)?;
+    let (name, arguments) =
+        line.trim().strip_prefix("call ")?.trim_start().split_once(char::is_whitespace)?;
     let arguments = arguments.trim();
     arguments.starts_with('{').then(|| Call {
         name: name.to_owned(),
@@ -211,7 +215,8 @@ fn pieces(text: Option<&str>, size: usize) -> Vec<String> {
 /// The name first, then the arguments in pieces, as services do it.
 fn call_deltas(index: u64, call: Call, size: usize) -> Vec<Delta> {
     let raw = call.arguments_raw.or_else(|| call.arguments.map(|value| value.to_string()));
-    let head = Delta::Call { index: Some(index), id: call.id, name: Some(call.name), arguments: None, extra: None };
+    let head =
+        Delta::Call { index: Some(index), id: call.id, name: Some(call.name), arguments: None, extra: None };
     let more = pieces(raw.as_deref(), size.max(CHUNK)).into_iter().map(move |piece| Delta::Call {
         index: Some(index),
         id: None,
@@ -288,9 +293,16 @@ mod tests {
         assert_eq!((message.stop, message.text().as_str()), (Stop::ToolCalls, ""));
         let result = |name: &str| {
             let (name, content) = (name.into(), vec![Part::text("done")]);
-            Message::ToolResult(ToolResult { tool_call_id: "i".into(), name, is_error: false, content, ms: 0 })
+            Message::ToolResult(ToolResult {
+                tool_call_id: "i".into(),
+                name,
+                is_error: false,
+                content,
+                ms: 0,
+            })
         };
-        let report = ask(&mock, vec![prompt, Message::Assistant(message), result("read"), result("bash")]).await.0;
+        let report =
+            ask(&mock, vec![prompt, Message::Assistant(message), result("read"), result("bash")]).await.0;
         assert_eq!(report.unwrap().text(), "read: done\nbash: done");
     }
 
@@ -305,7 +317,10 @@ mod tests {
         ));
         let mock = mock.unwrap();
         let first = ask(&mock, vec![]).await.0.unwrap();
-        assert_eq!((first.text().as_str(), first.usage.input, first.stop), ("Reading it.", Some(12), Stop::ToolCalls));
+        assert_eq!(
+            (first.text().as_str(), first.usage.input, first.stop),
+            ("Reading it.", Some(12), Stop::ToolCalls)
+        );
         assert_eq!(first.content.len(), 3);
         let (second, deltas, _) = ask(&mock, vec![]).await;
         assert_eq!((second.unwrap().text().as_str(), deltas), ("Done.", 3));

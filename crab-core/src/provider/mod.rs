@@ -26,8 +26,8 @@
 //! ```
 
 mod address;
-mod anthropic;
 mod answer;
+mod anthropic;
 mod date;
 mod failure;
 pub(crate) mod http;
@@ -306,11 +306,16 @@ fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
     let known = known(&options.name).filter(|known| known.api == options.api);
     let base = options.base_url.as_deref().or(known.map(|known| known.base_url));
     let base = base.ok_or_else(|| {
-        format!("the provider `{name}` has no address; set `base_url` in `[providers.{name}]`", name = options.name)
+        format!(
+            "the provider `{name}` has no address; set `base_url` in `[providers.{name}]`",
+            name = options.name
+        )
     })?;
     let url = address::join(base, endpoint, options.api == Api::AnthropicMessages)?;
-    let secret = |name: &str| ["auth", "key", "token", "cookie"].iter().any(|word| name.to_lowercase().contains(word));
-    let secret_headers = options.headers.iter().filter(|(name, _)| secret(name)).map(|(_, value)| value.clone());
+    let secret =
+        |name: &str| ["auth", "key", "token", "cookie"].iter().any(|word| name.to_lowercase().contains(word));
+    let secret_headers =
+        options.headers.iter().filter(|(name, _)| secret(name)).map(|(_, value)| value.clone());
     let service = Service {
         name: options.name.clone(),
         host: address::host(&url),
@@ -348,7 +353,8 @@ fn key_header(api: Api, key: &Key, service: &Service) -> Result<HeaderMap, Error
         Api::AnthropicMessages => ("x-api-key", key.value.clone()),
         _ => ("authorization", format!("Bearer {}", key.value)),
     };
-    let mut value = HeaderValue::from_str(&value).ok().filter(|_| key.value.is_ascii() && !key.value.is_empty());
+    let mut value =
+        HeaderValue::from_str(&value).ok().filter(|_| key.value.is_ascii() && !key.value.is_empty());
     let Some(value) = value.as_mut() else {
         let message = format!(
             "the key for `{}` from `{}` can't be sent: it is empty or holds a line break or a character outside ASCII; \

@@ -86,7 +86,8 @@ impl Provider for Openai {
         let (http, quirks) = (Arc::clone(&self.http), Arc::clone(&self.quirks));
         let request = Arc::new(request);
         retry::stream(self.policy, move || {
-            let (request, quirks, name) = (Arc::clone(&request), Arc::clone(&quirks), http.service.name.clone());
+            let (request, quirks, name) =
+                (Arc::clone(&request), Arc::clone(&quirks), http.service.name.clone());
             let known = *quirks.lock().unwrap_or_else(PoisonError::into_inner);
             let body = body(&request, known, &name).to_string().into_bytes();
             let mut sent = known;
@@ -126,7 +127,8 @@ fn body(request: &Request, quirks: Quirks, provider: &str) -> Value {
     }
     if !request.tools.is_empty() {
         let tool = |tool: &super::ToolSpec| {
-            let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.schema});
+            let function =
+                json!({"name": tool.name, "description": tool.description, "parameters": tool.schema});
             json!({"type": "function", "function": function})
         };
         body.insert("tools".into(), request.tools.iter().map(tool).collect());

@@ -224,7 +224,8 @@ mod tests {
         let usage = Ok(Delta::Usage(Usage::default()));
         let call = Ok(Delta::Call { index: None, id: None, name: None, arguments: None, extra: None });
         let failed = vec![usage.clone(), call, Err((FailureKind::Overloaded, None))];
-        let (items, made) = run(vec![failed.clone(), failed, vec![usage, text("a"), Ok(Delta::Stop(Stop::End))]]).await;
+        let (items, made) =
+            run(vec![failed.clone(), failed, vec![usage, text("a"), Ok(Delta::Stop(Stop::End))]]).await;
         assert_eq!(items, ["retrying 2", "retrying 3", "usage", "a", "stop"]);
         assert_eq!(made, 3);
     }

@@ -19,7 +19,11 @@ fn fixtures() -> PathBuf {
 fn collection() -> Vec<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/wire");
     let root = std::env::var_os("CRAB_WIRE").map_or_else(beside, PathBuf::from);
-    ["open", "constructed"].map(|name| root.join("streams").join(name)).into_iter().filter(|p| p.is_dir()).collect()
+    ["open", "constructed"]
+        .map(|name| root.join("streams").join(name))
+        .into_iter()
+        .filter(|p| p.is_dir())
+        .collect()
 }
 
 fn decoder(protocol: &str) -> Box<dyn Decode> {
@@ -84,12 +88,15 @@ fn stop(expected: &Value) -> Stop {
 fn check_stream(path: &Path, expected: &Value, body: &[u8]) -> Result<(), String> {
     let protocol = expected["_"]["proto"].as_str().unwrap();
     // The words of a refusal are what the model said, so a person must see them.
-    let text = format!("{}{}", expected["text"].as_str().unwrap(), expected["refusal"].as_str().unwrap_or_default());
+    let text =
+        format!("{}{}", expected["text"].as_str().unwrap(), expected["refusal"].as_str().unwrap_or_default());
     for step in [body.len().max(1), 1, 7, 64] {
         let (message, broken) = run(body, protocol, step);
         let mut wrong = |what: &str, got: &Value, want: &Value| {
             let (name, got, want) = (path.display(), got.to_string(), want.to_string());
-            (got != want).then(|| format!("{name} in pieces of {step}: {what}\n  got  {got}\n  want {want}")).map_or(Ok(()), Err)
+            (got != want)
+                .then(|| format!("{name} in pieces of {step}: {what}\n  got  {got}\n  want {want}"))
+                .map_or(Ok(()), Err)
         };
         wrong("text", &json!(message.text()), &json!(text))?;
         wrong("thinking", &json!(thinking(&message)), &expected["thinking"])?;
@@ -136,7 +143,10 @@ fn check_body(path: &Path, expected: &Value, body: &[u8]) -> Result<(), String> 
     let got = classify(&said);
     let error: Error = Service::default().refused(&said);
     let retryable = json!(error.is_retryable());
-    if got != kind(name) || retryable != expected["retryable"] || json!(said.message) != expected["error"]["message"] {
+    if got != kind(name)
+        || retryable != expected["retryable"]
+        || json!(said.message) != expected["error"]["message"]
+    {
         return Err(format!("{}: {got:?} instead of {name}, {said:?}", path.display()));
     }
     Ok(())

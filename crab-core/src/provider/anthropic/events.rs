@@ -65,7 +65,8 @@ impl Decode for Events {
     }
 
     fn whole(&mut self, body: &Value, out: &mut Vec<Delta>) -> Result<(), Said> {
-        let Some(blocks) = body.get("content").and_then(Value::as_array).filter(|_| text(body, "type") != Some("error"))
+        let Some(blocks) =
+            body.get("content").and_then(Value::as_array).filter(|_| text(body, "type") != Some("error"))
         else {
             return Err(Said::read(body, None));
         };

@@ -28,11 +28,21 @@ fn call(id: &str, arguments: Value) -> Block {
 }
 
 fn result(id: &str, content: Vec<Part>) -> Message {
-    Message::ToolResult(ToolResult { tool_call_id: id.into(), name: "read".into(), is_error: true, content, ms: 1 })
+    Message::ToolResult(ToolResult {
+        tool_call_id: id.into(),
+        name: "read".into(),
+        is_error: true,
+        content,
+        ms: 1,
+    })
 }
 
 fn thinking(signature: Option<&str>) -> Block {
-    Block::Thinking(Thinking { text: "pläne…".into(), signature: signature.map(Into::into), ..Default::default() })
+    Block::Thinking(Thinking {
+        text: "pläne…".into(),
+        signature: signature.map(Into::into),
+        ..Default::default()
+    })
 }
 
 fn text(text: &str) -> Block {
@@ -50,8 +60,18 @@ fn sent(messages: Vec<Message>) -> Value {
 
 #[test]
 fn a_request_has_its_cache_marks_and_nothing_that_is_not_needed() {
-    let mut request = request(vec![user("a"), said("x", vec![text("b")]), user("c"), said("x", vec![text("d")]), user("e")]);
-    let spec = |name: &str| ToolSpec { name: name.into(), description: "d".into(), schema: json!({"type": "object"}) };
+    let mut request = request(vec![
+        user("a"),
+        said("x", vec![text("b")]),
+        user("c"),
+        said("x", vec![text("d")]),
+        user("e"),
+    ]);
+    let spec = |name: &str| ToolSpec {
+        name: name.into(),
+        description: "d".into(),
+        schema: json!({"type": "object"}),
+    };
     request.tools = Arc::new([spec("a"), spec("b")]);
     let body = body(&request, "anthropic");
     assert_eq!(body.to_string().matches("cache_control").count(), 4);
@@ -65,7 +85,13 @@ fn a_request_has_its_cache_marks_and_nothing_that_is_not_needed() {
 fn results_of_a_turn_are_one_message_before_any_text() {
     let image = Part::Image { media_type: "image/png".into(), data: "QQ==".into() };
     let calls = vec![text("  "), call("i.1", json!({"a": 1})), call("j", json!("{\"brok"))];
-    let out = sent(vec![user("a"), said("x", calls), result("i.1", vec![image]), result("j", vec![Part::text("")]), user("b")]);
+    let out = sent(vec![
+        user("a"),
+        said("x", calls),
+        result("i.1", vec![image]),
+        result("j", vec![Part::text("")]),
+        user("b"),
+    ]);
     let id = out[1]["content"][0]["id"].clone();
     assert_ne!(id, json!("i.1"));
     let expected = json!([
@@ -98,7 +124,8 @@ fn thinking_goes_back_unchanged_to_its_own_model_and_to_no_other() {
 #[test]
 fn empty_messages_are_left_out_and_neighbours_joined() {
     let out = sent(vec![user("a"), said("anthropic", vec![thinking(Some("S")), text(" \n")]), user("b")]);
-    let expected = json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]);
+    let expected =
+        json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]);
     assert_eq!(out, expected);
 }
 
@@ -115,7 +142,11 @@ fn check_thinking(model: &str, effort: Effort, expected: Value) {
     request.effort = Some(effort);
     let body = body(&request, "anthropic");
     let budget = &body["thinking"]["budget_tokens"];
-    assert_eq!(json!([body["max_tokens"], body["thinking"]["type"], budget, body["output_config"]["effort"]]), expected, "{model}");
+    assert_eq!(
+        json!([body["max_tokens"], body["thinking"]["type"], budget, body["output_config"]["effort"]]),
+        expected,
+        "{model}"
+    );
 }
 
 #[test]
@@ -133,7 +164,8 @@ fn each_generation_of_models_is_told_to_think_in_its_way() {
 
 #[test]
 fn a_run_of_tools_that_began_without_thinking_goes_on_without() {
-    let mut request = request(vec![user("a"), said("x", vec![call("i", json!({}))]), result("i", vec![Part::text("r")])]);
+    let mut request =
+        request(vec![user("a"), said("x", vec![call("i", json!({}))]), result("i", vec![Part::text("r")])]);
     request.effort = Some(Effort::High);
     assert_eq!(body(&request, "anthropic").get("thinking"), None);
 }

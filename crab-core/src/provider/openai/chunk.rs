@@ -133,7 +133,8 @@ impl Chunks {
 }
 
 fn is_first(choice: &Value) -> bool {
-    matches!(choice.get("index"), None | Some(Value::Null)) || choice.get("index").and_then(Value::as_u64) == Some(0)
+    matches!(choice.get("index"), None | Some(Value::Null))
+        || choice.get("index").and_then(Value::as_u64) == Some(0)
 }
 
 /// A text that says something.
@@ -145,7 +146,8 @@ fn reasoning(delta: &Value, out: &mut Vec<Delta>) {
     let details = delta.get("reasoning_details").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let field = REASONING.into_iter().find_map(|field| Some((field, text(delta.get(field))?.to_owned())));
     let in_details = || {
-        let texts = details.iter().filter_map(|detail| text(detail.get("text")).or(text(detail.get("summary"))));
+        let texts =
+            details.iter().filter_map(|detail| text(detail.get("text")).or(text(detail.get("summary"))));
         ("reasoning_details", texts.collect())
     };
     let (field, text) = field.unwrap_or_else(in_details);
@@ -184,7 +186,8 @@ fn find_error<'a>(chunk: &'a Value, first: Option<&'a Value>, name: Option<&str>
         Value::Array(list) => !list.is_empty(),
         _ => true,
     };
-    let flat = chunk.get("message").is_some() && chunk.get("choices").is_none() && chunk.get("code").is_some();
+    let flat =
+        chunk.get("message").is_some() && chunk.get("choices").is_none() && chunk.get("code").is_some();
     let is_error = name == Some("error") || text(chunk.get("object")) == Some("error") || flat;
     if is_error || chunk.get("error").is_some_and(says_something) {
         return Some(chunk);
@@ -195,8 +198,10 @@ fn find_error<'a>(chunk: &'a Value, first: Option<&'a Value>, name: Option<&str>
 
 /// The figures have four places.
 fn find_usage(chunk: &Value, first: Option<&Value>) -> Option<Usage> {
-    let places = [chunk.get("usage"), first.and_then(|choice| choice.get("usage")), chunk.pointer("/x_groq/usage")];
-    let found = places.into_iter().flatten().find(|usage| usage.as_object().is_some_and(|map| !map.is_empty()))?;
+    let places =
+        [chunk.get("usage"), first.and_then(|choice| choice.get("usage")), chunk.pointer("/x_groq/usage")];
+    let found =
+        places.into_iter().flatten().find(|usage| usage.as_object().is_some_and(|map| !map.is_empty()))?;
     usage(found)
 }
 
@@ -258,8 +263,14 @@ mod tests {
     #[test]
     fn the_end_is_told_by_what_came_and_not_by_the_word_alone() {
         let hi = chunk(json!({"content": "hi"}), None);
-        let call = chunk(json!({"tool_calls": [{"index": 0, "id": "i", "function": {"name": "a", "arguments": "{}"}}]}), None);
-        let half = chunk(json!({"tool_calls": [{"index": 0, "id": "i", "function": {"name": "a", "arguments": "{\"x"}}]}), None);
+        let call = chunk(
+            json!({"tool_calls": [{"index": 0, "id": "i", "function": {"name": "a", "arguments": "{}"}}]}),
+            None,
+        );
+        let half = chunk(
+            json!({"tool_calls": [{"index": 0, "id": "i", "function": {"name": "a", "arguments": "{\"x"}}]}),
+            None,
+        );
         let end = |word| chunk(json!({}), Some(word));
         check_stop(&[hi.clone(), end("stop")], "", Ok(Stop::End));
         check_stop(&[hi.clone()], "data: [DONE]\n\n", Ok(Stop::End));

@@ -20,15 +20,32 @@ fn user(text: &str) -> Message {
 
 fn said(provider: &str, content: Vec<Block>) -> Message {
     let stop = Stop::ToolCalls;
-    Message::Assistant(Assistant { content, provider: provider.into(), model: "m".into(), stop, ..Default::default() })
+    Message::Assistant(Assistant {
+        content,
+        provider: provider.into(),
+        model: "m".into(),
+        stop,
+        ..Default::default()
+    })
 }
 
 fn call(id: &str, arguments: Value) -> Block {
-    Block::ToolCall(ToolCall { id: id.into(), name: "read".into(), arguments, extra: Some(json!({"google": 1})) })
+    Block::ToolCall(ToolCall {
+        id: id.into(),
+        name: "read".into(),
+        arguments,
+        extra: Some(json!({"google": 1})),
+    })
 }
 
 fn result(id: &str, content: Vec<Part>) -> Message {
-    Message::ToolResult(ToolResult { tool_call_id: id.into(), name: "read".into(), is_error: false, content, ms: 1 })
+    Message::ToolResult(ToolResult {
+        tool_call_id: id.into(),
+        name: "read".into(),
+        is_error: false,
+        content,
+        ms: 1,
+    })
 }
 
 fn thinking(field: &str) -> Block {
@@ -57,7 +74,8 @@ fn options_go_out_in_the_words_of_the_service() {
     let mut request = request(vec![user("hi")]);
     request.max_output = Some(9);
     request.effort = Some(Effort::Low);
-    request.tools = Arc::new([ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }]);
+    request.tools =
+        Arc::new([ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }]);
     let plain = body(&request, Quirks::of("x"), "p");
     assert_eq!((&plain["max_tokens"], &plain["reasoning_effort"]), (&json!(9), &json!("low")));
     assert_eq!(plain["tools"][0]["function"]["parameters"], json!({"type": "object"}));
@@ -70,7 +88,11 @@ fn options_go_out_in_the_words_of_the_service() {
 fn calls_and_results_keep_their_ids_in_a_form_that_is_accepted() {
     let long = "functions.read:0".repeat(9);
     let body = body(
-        &request(vec![user("a"), said("x", vec![call(&long, json!({"a": 1}))]), result(&long, vec![Part::text("r")])]),
+        &request(vec![
+            user("a"),
+            said("x", vec![call(&long, json!({"a": 1}))]),
+            result(&long, vec![Part::text("r")]),
+        ]),
         Quirks::of("x"),
         "openai",
     );
@@ -83,7 +105,11 @@ fn calls_and_results_keep_their_ids_in_a_form_that_is_accepted() {
 #[test]
 fn broken_arguments_and_empty_results_go_out_as_something_valid() {
     check(
-        vec![user("a"), said("x", vec![text(" \n"), call("i", json!("{\"a"))]), result("i", vec![Part::text("")])],
+        vec![
+            user("a"),
+            said("x", vec![text(" \n"), call("i", json!("{\"a"))]),
+            result("i", vec![Part::text("")]),
+        ],
         json!([
             {"role": "user", "content": "a"},
             {"role": "assistant", "tool_calls": [{"id": "i", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
@@ -96,28 +122,43 @@ fn broken_arguments_and_empty_results_go_out_as_something_valid() {
 fn images_of_results_follow_behind_all_results_of_the_turn() {
     let image = Part::Image { media_type: "image/png".into(), data: "QQ==".into() };
     let calls = vec![call("i", json!({})), call("j", json!({}))];
-    let messages = vec![user("a"), said("x", calls), result("i", vec![image]), result("j", vec![Part::text("r")]), user("b")];
+    let messages = vec![
+        user("a"),
+        said("x", calls),
+        result("i", vec![image]),
+        result("j", vec![Part::text("r")]),
+        user("b"),
+    ];
     let body = body(&request(messages), Quirks::of("x"), "openai");
-    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+    let roles: Vec<_> =
+        body["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
     assert_eq!(body["messages"][5]["content"][1]["image_url"]["url"], json!("data:image/png;base64,QQ=="));
 }
 
 #[test]
 fn blank_messages_of_the_model_are_left_out_and_users_joined() {
-    check(vec![user("a"), said("x", vec![text("\n")]), user("b")], json!([{"role": "user", "content": "a\nb"}]));
+    check(
+        vec![user("a"), said("x", vec![text("\n")]), user("b")],
+        json!([{"role": "user", "content": "a\nb"}]),
+    );
 }
 
 #[test]
 fn reasoning_goes_back_to_its_own_model_in_its_own_field_and_to_no_other() {
-    let body_of = |provider, block| body(&request(vec![user("a"), said(provider, vec![block, text("b")])]), Quirks::of("x"), "openai");
+    let body_of = |provider, block| {
+        body(&request(vec![user("a"), said(provider, vec![block, text("b")])]), Quirks::of("x"), "openai")
+    };
     assert_eq!(body_of("openai", thinking("reasoning"))["messages"][2]["reasoning"], json!("hm"));
     let content = &body_of("openai", thinking("content"))["messages"][2]["content"];
     assert_eq!(content[0]["thinking"][0]["text"], json!("hm"));
     assert_eq!(content[1]["text"], json!("b"));
     let foreign = body_of("other", thinking("reasoning_content")).to_string();
     assert!(!foreign.contains("hm") && !foreign.contains("reasoning"));
-    let extra = |provider| body(&request(vec![user("a"), said(provider, vec![call("i", json!({}))])]), Quirks::of("x"), "openai").to_string();
+    let extra = |provider| {
+        body(&request(vec![user("a"), said(provider, vec![call("i", json!({}))])]), Quirks::of("x"), "openai")
+            .to_string()
+    };
     assert!(extra("openai").contains("extra_content") && !extra("other").contains("extra_content"));
 }
 
@@ -128,8 +169,11 @@ fn refusals_teach_what_to_leave_out() {
     let start = Quirks::of("x");
     let learnt = |words: &str| start.learn(words, &limited).unwrap();
     assert!(!learnt("unknown field `stream_options`").stream_options);
-    assert!(learnt("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.").completion_tokens);
-    let back = Quirks::of("api.openai.com").learn("'max_completion_tokens' is not supported", &limited).unwrap();
+    assert!(
+        learnt("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.").completion_tokens
+    );
+    let back =
+        Quirks::of("api.openai.com").learn("'max_completion_tokens' is not supported", &limited).unwrap();
     assert!(!back.completion_tokens);
     assert!(!learnt("`reasoning_effort` is not supported").effort);
     let everywhere = learnt("The `reasoning_content` in the thinking mode must be passed back");
