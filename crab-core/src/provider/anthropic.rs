@@ -187,7 +187,7 @@ impl List {
             blocks.sort_by_key(|block| block["type"] == "tool_use");
         }
         // Thinking alone is no message.
-        if blocks.iter().all(|block| is_thinking(block)) {
+        if blocks.iter().all(is_thinking) {
             return;
         }
         self.flush();

@@ -84,61 +84,64 @@ fn retry_info(body: &Value) -> Option<Duration> {
     seconds(delay.strip_suffix('s')?)
 }
 
-macro_rules! pattern {
-    ($name:ident, $($part:literal),+ $(,)?) => {
-        #[expect(clippy::unwrap_used, reason = "a constant pattern, compiled by the tests")]
-        static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new(&format!("(?i){}", [$($part),+].join("|"))).unwrap());
-    };
+#[expect(clippy::unwrap_used, reason = "the patterns are constants, and the tests compile all of them")]
+fn pattern(parts: &[&str]) -> Regex {
+    Regex::new(&format!("(?i){}", parts.join("|"))).unwrap()
 }
 
-pattern!(
-    OVERFLOW,
-    r"prompt (is )?too long",
-    r"input (is )?too long",
-    r"input length and `?max_tokens`? exceed",
-    r"exceeds? the context (window|limit)",
-    r"maximum (context|prompt) length",
-    r"context[_ ]length[_ ]exceeded",
-    r"exceeds the available context size",
-    r"exceed_context_size",
-    r"input token count.*exceeds the maximum",
-    r"too[_ ]many[_ ](prompt[_ ])?tokens",
-    r"reduce the length of the (messages|input)",
-    r"too large for model with",
-    r"greater than the context length",
-    r"exceeded model token limit",
-    r"context window exceeds limit",
-    r"total length of all messages is too long",
-    r"prompt token count of \d+ exceeds",
-    r"model_context_window_exceeded",
-    r"longer than the model.?s context",
-    r"larger than the context",
-    r"context the overflows",
-    r"context size has been exceeded",
-    r"range of input length should be",
-    r"prompt exceeds max length",
-    r"prompt tokens limit exceeded",
-    r"tokens \+ `?max_new_tokens`? must be",
-    r"request_too_large",
-    r"maximum allowed input length",
-    r"request too large",
-);
-pattern!(
-    QUOTA,
-    r"insufficient (balance|quota|credit|fund)",
-    r"credit balance is too low",
-    r"no resource package",
-    r"余额不足",
-    r"usage limit reached",
-    r"billing",
-    r"past due",
-    r"exceeded your current quota",
-    r"out of credits",
-);
-pattern!(SOON, r"(?:retry|try again) (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]*\s*)+)");
-pattern!(PART, r"(\d+(?:\.\d+)?)\s*(milli|ms|h|m|s)?");
-pattern!(BAD_KEY, r"(incorrect|invalid) api key", r"api key not valid");
-pattern!(NO_MODEL, r"model not found", r"does not exist", r"not a valid model id");
+static OVERFLOW: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(&[
+        r"prompt (is )?too long",
+        r"input (is )?too long",
+        r"input length and `?max_tokens`? exceed",
+        r"exceeds? the context (window|limit)",
+        r"maximum (context|prompt) length",
+        r"context[_ ]length[_ ]exceeded",
+        r"exceeds the available context size",
+        r"exceed_context_size",
+        r"input token count.*exceeds the maximum",
+        r"too[_ ]many[_ ](prompt[_ ])?tokens",
+        r"reduce the length of the (messages|input)",
+        r"too large for model with",
+        r"greater than the context length",
+        r"exceeded model token limit",
+        r"context window exceeds limit",
+        r"total length of all messages is too long",
+        r"prompt token count of \d+ exceeds",
+        r"model_context_window_exceeded",
+        r"longer than the model.?s context",
+        r"larger than the context",
+        r"context the overflows",
+        r"context size has been exceeded",
+        r"range of input length should be",
+        r"prompt exceeds max length",
+        r"prompt tokens limit exceeded",
+        r"tokens \+ `?max_new_tokens`? must be",
+        r"request_too_large",
+        r"maximum allowed input length",
+        r"request too large",
+    ])
+});
+static QUOTA: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(&[
+        r"insufficient (balance|quota|credit|fund)",
+        r"credit balance is too low",
+        r"no resource package",
+        r"余额不足",
+        r"usage limit reached",
+        r"billing",
+        r"past due",
+        r"exceeded your current quota",
+        r"out of credits",
+    ])
+});
+static SOON: LazyLock<Regex> =
+    LazyLock::new(|| pattern(&[r"(?:retry|try again) (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]*\s*)+)"]));
+static PART: LazyLock<Regex> = LazyLock::new(|| pattern(&[r"(\d+(?:\.\d+)?)\s*(milli|ms|h|m|s)?"]));
+static BAD_KEY: LazyLock<Regex> =
+    LazyLock::new(|| pattern(&[r"(incorrect|invalid) api key", r"api key not valid"]));
+static NO_MODEL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(&[r"model not found", r"does not exist", r"not a valid model id"]));
 
 /// The class of a failure. The order matters: many services give a general status to a special fault.
 pub(super) fn classify(said: &Said) -> FailureKind {

@@ -92,7 +92,7 @@ fn check_stream(path: &Path, expected: &Value, body: &[u8]) -> Result<(), String
         format!("{}{}", expected["text"].as_str().unwrap(), expected["refusal"].as_str().unwrap_or_default());
     for step in [body.len().max(1), 1, 7, 64] {
         let (message, broken) = run(body, protocol, step);
-        let mut wrong = |what: &str, got: &Value, want: &Value| {
+        let wrong = |what: &str, got: &Value, want: &Value| {
             let (name, got, want) = (path.display(), got.to_string(), want.to_string());
             (got != want)
                 .then(|| format!("{name} in pieces of {step}: {what}\n  got  {got}\n  want {want}"))

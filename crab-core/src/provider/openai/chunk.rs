@@ -238,6 +238,7 @@ mod tests {
     use super::*;
     use crate::provider::answer::Answer;
     use serde_json::json;
+    use std::slice::from_ref;
 
     fn decode(chunks: &[Value], end: &str) -> (Vec<Delta>, Result<(), Broken>) {
         let mut body: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
@@ -273,10 +274,10 @@ mod tests {
         );
         let end = |word| chunk(json!({}), Some(word));
         check_stop(&[hi.clone(), end("stop")], "", Ok(Stop::End));
-        check_stop(&[hi.clone()], "data: [DONE]\n\n", Ok(Stop::End));
-        check_stop(&[hi.clone()], "", Err(Broken::Cut));
+        check_stop(from_ref(&hi), "data: [DONE]\n\n", Ok(Stop::End));
+        check_stop(from_ref(&hi), "", Err(Broken::Cut));
         check_stop(&[], "", Err(Broken::Cut));
-        check_stop(&[call.clone()], "", Ok(Stop::ToolCalls));
+        check_stop(from_ref(&call), "", Ok(Stop::ToolCalls));
         check_stop(&[half], "", Err(Broken::Cut));
         check_stop(&[hi.clone(), end("content_filter")], "", Ok(Stop::Refusal));
         check_stop(&[hi.clone(), end("a word of tomorrow")], "", Ok(Stop::End));
