@@ -109,7 +109,8 @@ async fn drive(
 ) -> bool {
     let cancel = CancellationToken::new();
     let (answers, answered) = mpsc::channel(8);
-    let turn = turn::run(agent, prompt, turn::Line { events: events.clone(), answered, cancel: cancel.clone() });
+    let turn =
+        turn::run(agent, prompt, turn::Line { events: events.clone(), answered, cancel: cancel.clone() });
     tokio::pin!(turn);
     let mut attended = true;
     loop {

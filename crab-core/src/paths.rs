@@ -67,7 +67,6 @@ pub(crate) fn subjects(cwd: &Path, path: &str) -> Vec<String> {
     subjects
 }
 
-<<<<<<< HEAD
 /// The names in a directory, sorted, one a line, folders with a `/`; at most 200, and how many more there are.
 /// The second value is the number of entries.
 pub(crate) fn listing(dir: &Path) -> io::Result<(String, usize)> {
@@ -163,6 +162,13 @@ fn edits_between(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// The project of a directory: the nearest folder upwards with a `.git` in it, else the directory itself. Canonical.
+pub(crate) fn project(cwd: &Path) -> PathBuf {
+    let cwd = canonical(cwd);
+    let top = cwd.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok());
+    top.unwrap_or(&cwd).to_path_buf()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,11 +223,4 @@ mod tests {
         assert!(names.starts_with("a_dir/\nf000\n"), "{names}");
         assert!(names.ends_with("\n[... 51 more names]"), "{names}");
     }
-=======
-/// The project of a directory: the nearest folder upwards with a `.git` in it, else the directory itself. Canonical.
-pub(crate) fn project(cwd: &Path) -> PathBuf {
-    let cwd = canonical(cwd);
-    let top = cwd.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok());
-    top.unwrap_or(&cwd).to_path_buf()
->>>>>>> part-d
 }

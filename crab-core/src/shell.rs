@@ -275,8 +275,14 @@ pub(crate) fn is_read_only(line: &Line) -> bool {
             "rg" => has_none(&["--pre", "--hostname-bin", "-z", "--search-zip"]),
             "tree" => has_none(&["-o", "-R", "--output"]),
             "sort" => {
-                has_none(&["-o", "--output", "--compress-program", "-T", "--temporary-directory", "--files0-from"])
-                    && !bundled(&arguments, 'o')
+                has_none(&[
+                    "-o",
+                    "--output",
+                    "--compress-program",
+                    "-T",
+                    "--temporary-directory",
+                    "--files0-from",
+                ]) && !bundled(&arguments, 'o')
             }
             "uniq" => arguments.iter().filter(|word| !word.starts_with('-')).count() <= 1,
             "find" => arguments.iter().all(|word| !FIND_ACTS.iter().any(|act| word.starts_with(act))),

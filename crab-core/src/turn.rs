@@ -114,7 +114,8 @@ impl Turn<'_> {
         for part in &mut prompt {
             self.redact(part);
         }
-        let model = Body::Model { provider: self.agent.provider.name().to_owned(), model: self.agent.model.clone() };
+        let model =
+            Body::Model { provider: self.agent.provider.name().to_owned(), model: self.agent.model.clone() };
         if self.last_model() != Some(&model) {
             self.append(model);
         }
@@ -142,7 +143,12 @@ impl Turn<'_> {
                     empty += 1;
                     self.warn("the answer was empty; asking once more".into());
                 }
-                _ => return Err(self.failed(FailureKind::Internal, "answered twice with nothing; try again, or another model")),
+                _ => {
+                    return Err(self.failed(
+                        FailureKind::Internal,
+                        "answered twice with nothing; try again, or another model",
+                    ));
+                }
             }
         }
     }
@@ -155,7 +161,9 @@ impl Turn<'_> {
     fn check_limits(&mut self) -> Result<(), Halt> {
         let limits = &self.agent.limits;
         if let Some(most) = limits.requests.filter(|most| self.end.requests >= *most) {
-            return Err(Halt::Limit(format!("stopped after {most} model requests, the limit of this run (--max-turns)")));
+            return Err(Halt::Limit(format!(
+                "stopped after {most} model requests, the limit of this run (--max-turns)"
+            )));
         }
         let Some(most) = limits.cost_usd else { return Ok(()) };
         match self.end.usage.cost_usd {
@@ -257,7 +265,8 @@ impl Turn<'_> {
             Some(Halt::Aborted) => self.end.stop = EndStop::Aborted,
             Some(Halt::Limit(message)) => {
                 self.end.stop = EndStop::Limit;
-                self.end.error = Some(Failure { kind: FailureKind::Internal, message, status: None, provider: None });
+                self.end.error =
+                    Some(Failure { kind: FailureKind::Internal, message, status: None, provider: None });
             }
             Some(Halt::Failed(failure)) => {
                 self.end.stop = EndStop::Error;
@@ -326,7 +335,9 @@ impl Streamed {
                 self.offset += text.len();
                 Some(Event::TextDelta { request: self.request, offset, delta: text.as_str().into() })
             }
-            Delta::Thinking { text, .. } if !text.is_empty() => Some(Event::ThinkingDelta { delta: text.as_str().into() }),
+            Delta::Thinking { text, .. } if !text.is_empty() => {
+                Some(Event::ThinkingDelta { delta: text.as_str().into() })
+            }
             Delta::Retrying { attempt, delay, reason } => Some(Event::Retried {
                 attempt: *attempt,
                 delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),

@@ -1,4 +1,42 @@
-//! What a provider is: a request in, a stream of deltas out.
+//! What a provider is: a request in, a stream of deltas out; and the list of those that crab knows.
+//!
+//! A provider of one's own is one type with two functions:
+//!
+//! ```
+//! use crab_core::message::Stop;
+//! use crab_core::provider::{Delta, Deltas, Provider, Request};
+//! use futures_util::stream;
+//!
+//! /// Says how long the conversation is.
+//! struct Counter;
+//!
+//! impl Provider for Counter {
+//!     fn name(&self) -> &str {
+//!         "counter"
+//!     }
+//!
+//!     fn stream(&self, request: Request) -> Deltas {
+//!         let text = format!("{} messages so far", request.messages.len());
+//!         Box::pin(stream::iter([Ok(Delta::Text(text)), Ok(Delta::Stop(Stop::End))]))
+//!     }
+//! }
+//!
+//! let provider: Box<dyn Provider> = Box::new(Counter);
+//! assert_eq!(provider.name(), "counter");
+//! ```
+
+mod address;
+mod answer;
+mod anthropic;
+mod date;
+mod failure;
+pub(crate) mod http;
+mod ids;
+mod mock;
+mod openai;
+mod retry;
+#[cfg(test)]
+mod wire;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +47,10 @@ use serde_json::Value;
 
 use crate::message::{Message, Stop, Usage};
 use crate::protocol::{Failure, FailureKind};
+use failure::Service;
+pub use mock::Mock;
+use reqwest::header::{HeaderMap, HeaderValue};
+use retry::Policy;
 
 /// How hard the model should think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -131,4 +173,196 @@ pub trait Provider: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// Sends the request. Retries are the provider's own affair, as long as it has given out no other delta.
     fn stream(&self, request: Request) -> Deltas;
+}
+
+/// What a service speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// `openai-chat`: chat completions.
+    OpenaiChat,
+    /// `anthropic-messages`: Messages.
+    AnthropicMessages,
+    /// Nothing: the mock has no service behind it.
+    Mock,
+}
+
+impl std::str::FromStr for Api {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "openai-chat" => Ok(Self::OpenaiChat),
+            "anthropic-messages" => Ok(Self::AnthropicMessages),
+            _ => Err(format!("unknown api `{name}`, expected `openai-chat` or `anthropic-messages`")),
+        }
+    }
+}
+
+/// Which certificates are trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tls {
+    /// Those built in, and those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    #[default]
+    Bundled,
+    /// Those of the system.
+    System,
+}
+
+/// A service that needs nothing but a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// What it speaks.
+    pub api: Api,
+    /// Its address; empty for the mock.
+    pub base_url: &'static str,
+    /// The variable that holds its key; empty for the mock.
+    pub key_env: &'static str,
+}
+
+const KNOWN: [Known; 3] = [
+    Known {
+        name: "openai",
+        api: Api::OpenaiChat,
+        base_url: "https://api.openai.com/v1",
+        key_env: "OPENAI_API_KEY",
+    },
+    Known {
+        name: "anthropic",
+        api: Api::AnthropicMessages,
+        base_url: "https://api.anthropic.com",
+        key_env: "ANTHROPIC_API_KEY",
+    },
+    Known { name: "mock", api: Api::Mock, base_url: "", key_env: "" },
+];
+
+/// The service of this name, when crab knows it by itself.
+pub fn known(name: &str) -> Option<Known> {
+    KNOWN.into_iter().find(|known| known.name == name)
+}
+
+/// A key, and where it came from.
+#[derive(Clone)]
+pub struct Key {
+    /// The key itself, without white space around it; never shown.
+    pub value: String,
+    /// Its source, such as `OPENAI_API_KEY` or the path of `auth.json`.
+    pub source: String,
+}
+
+/// What the configuration says of a provider.
+#[derive(Clone)]
+pub struct Options {
+    /// Its name.
+    pub name: String,
+    /// What it speaks.
+    pub api: Api,
+    /// Its address; `None`: that of the known service.
+    pub base_url: Option<String>,
+    /// Its key.
+    pub key: Option<Key>,
+    /// Extra request headers; they outweigh crab's own.
+    pub headers: Vec<(String, String)>,
+    /// At most so many retries; `None`: four.
+    pub max_retries: Option<u32>,
+    /// The longest silence between two events, three times as long before the first; `None`: 90 seconds.
+    pub idle_timeout: Option<Duration>,
+    /// Which certificates are trusted.
+    pub tls: Tls,
+}
+
+impl Options {
+    /// Everything as a known service has it.
+    pub fn new(name: impl Into<String>, api: Api) -> Self {
+        Self {
+            name: name.into(),
+            api,
+            base_url: None,
+            key: None,
+            headers: vec![],
+            max_retries: None,
+            idle_timeout: None,
+            tls: Tls::default(),
+        }
+    }
+}
+
+/// The provider that the options describe. Nothing is sent, and no file but the mock's script is read.
+///
+/// # Errors
+/// Says what is wrong with the configuration.
+pub fn by_name(options: Options) -> Result<Arc<dyn Provider>, String> {
+    let policy = Policy::new(options.max_retries);
+    Ok(match options.api {
+        Api::Mock => Arc::new(Mock::from_env()?.with(options.max_retries)),
+        Api::OpenaiChat => Arc::new(openai::Openai::new(connect(options, "/chat/completions")?, policy)),
+        Api::AnthropicMessages => Arc::new(anthropic::Anthropic::new(connect(options, "/messages")?, policy)),
+    })
+}
+
+fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
+    let known = known(&options.name).filter(|known| known.api == options.api);
+    let base = options.base_url.as_deref().or(known.map(|known| known.base_url));
+    let base = base.ok_or_else(|| {
+        format!(
+            "the provider `{name}` has no address; set `base_url` in `[providers.{name}]`",
+            name = options.name
+        )
+    })?;
+    let url = address::join(base, endpoint, options.api == Api::AnthropicMessages)?;
+    let secret =
+        |name: &str| ["auth", "key", "token", "cookie"].iter().any(|word| name.to_lowercase().contains(word));
+    let secret_headers =
+        options.headers.iter().filter(|(name, _)| secret(name)).map(|(_, value)| value.clone());
+    let service = Service {
+        name: options.name.clone(),
+        host: address::host(&url),
+        key_source: options.key.as_ref().map(|key| key.source.clone()),
+        secrets: options.key.iter().map(|key| key.value.clone()).chain(secret_headers).collect(),
+    };
+    let extra = http::headers(&service, &options.headers).map_err(|error| error.failure.message)?;
+    let needs_key = known.filter(|known| address::host(known.base_url) == service.host);
+    let headers = match (&options.key, needs_key) {
+        (Some(key), _) => key_header(options.api, key, &service),
+        (None, Some(known)) if !has_own_key(&extra) => Err(service.told(
+            FailureKind::Auth,
+            &format!("no key for `{}`: set `{}`, or put one into `auth.json`", known.name, known.key_env),
+        )),
+        _ => Ok(HeaderMap::new()),
+    };
+    let headers = headers.map(|mut headers| {
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        headers.insert("accept", HeaderValue::from_static("text/event-stream"));
+        if options.api == Api::AnthropicMessages {
+            headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        }
+        headers.extend(extra);
+        headers
+    });
+    Ok(http::Http::new(url, service, headers).with(options.idle_timeout, options.tls))
+}
+
+fn has_own_key(headers: &HeaderMap) -> bool {
+    headers.contains_key("authorization") || headers.contains_key("x-api-key")
+}
+
+fn key_header(api: Api, key: &Key, service: &Service) -> Result<HeaderMap, Error> {
+    let (name, value) = match api {
+        Api::AnthropicMessages => ("x-api-key", key.value.clone()),
+        _ => ("authorization", format!("Bearer {}", key.value)),
+    };
+    let mut value =
+        HeaderValue::from_str(&value).ok().filter(|_| key.value.is_ascii() && !key.value.is_empty());
+    let Some(value) = value.as_mut() else {
+        let message = format!(
+            "the key for `{}` from `{}` can't be sent: it is empty or holds a line break or a character outside ASCII; \
+             copy it again",
+            service.name, key.source
+        );
+        return Err(service.told(FailureKind::Auth, &message));
+    };
+    value.set_sensitive(true);
+    Ok(HeaderMap::from_iter([(reqwest::header::HeaderName::from_static(name), value.clone())]))
 }

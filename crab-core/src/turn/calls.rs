@@ -75,9 +75,10 @@ impl Turn<'_> {
     /// Answers the calls of a message that the output limit cut: none of them runs, for the later ones may be missing.
     pub(super) fn refuse_cut(&mut self, calls: &[ToolCall]) -> Vec<String> {
         let refuse = |call: &ToolCall| {
-            let mut text = "not run: the answer was cut by the limit of output tokens in the middle of its calls. \
+            let mut text =
+                "not run: the answer was cut by the limit of output tokens in the middle of its calls. \
                             Make smaller calls, one at a time: write a long file in parts."
-                .to_owned();
+                    .to_owned();
             if let Some(raw) = call.arguments.as_str() {
                 text.push_str(&format!("\nreceived of the arguments: {}", clip::middle(raw, 1_000)));
             }
@@ -100,14 +101,18 @@ impl Turn<'_> {
     /// Looks the tool up, checks the arguments' form and asks the gate; says so to the front end.
     async fn prepare(&mut self, call: &ToolCall) -> Prepared {
         let found = self.tool(&call.name);
-        let title = found.as_ref().map(|tool| tool.title(&call.arguments)).unwrap_or_else(|| call.name.clone());
+        let title =
+            found.as_ref().map(|tool| tool.title(&call.arguments)).unwrap_or_else(|| call.name.clone());
         self.send(Event::CallStarted { call: call.clone(), title: title.clone() });
         let Some(tool) = found else { return Prepared::Answered(self.unknown(&call.name)) };
         if let Some(raw) = call.arguments.as_str() {
             return Prepared::Answered(unparsable(tool.as_ref(), raw));
         }
         let Some(access) = self.access(call) else {
-            return Prepared::Answered(format!("not run: `{}` failed while it looked at its arguments", call.name));
+            return Prepared::Answered(format!(
+                "not run: `{}` failed while it looked at its arguments",
+                call.name
+            ));
         };
         match self.gate(call, &tool, &access, title).await {
             Ok(permit) => Prepared::Ready { tool, permit, kind: access.kind },
@@ -138,7 +143,12 @@ impl Turn<'_> {
         }
         // Reads that no rule had to decide are not worth a line each.
         if !(access.kind == Kind::Read && decision == Decision::Allow) {
-            self.append(Body::Permission { tool_call_id: call.id.clone(), name: call.name.clone(), decision, by });
+            self.append(Body::Permission {
+                tool_call_id: call.id.clone(),
+                name: call.name.clone(),
+                decision,
+                by,
+            });
         }
         self.send(Event::PermissionDecided { id: call.id.clone(), name: call.name.clone(), decision, by });
         outcome
@@ -213,7 +223,8 @@ impl Turn<'_> {
             None => match tokio::time::timeout(GRACE, &mut task).await {
                 Ok(joined) => joined,
                 Err(_) => {
-                    let text = "interrupted: the call did not end in time and was dropped; its effects are unknown";
+                    let text =
+                        "interrupted: the call did not end in time and was dropped; its effects are unknown";
                     return Outcome { result: Err(text.into()), ms: since(start) };
                 }
             },
@@ -239,8 +250,13 @@ impl Turn<'_> {
         if content.is_empty() {
             content.push(Part::text("(no output)"));
         }
-        let result =
-            ToolResult { tool_call_id: call.id.clone(), name: call.name.clone(), is_error, content, ms: outcome.ms };
+        let result = ToolResult {
+            tool_call_id: call.id.clone(),
+            name: call.name.clone(),
+            is_error,
+            content,
+            ms: outcome.ms,
+        };
         self.append(Body::ToolResult(result.clone()));
         let text = text_of(&result.content);
         self.send(Event::CallDone { result: Arc::new(result), view: self.redacted(view) });

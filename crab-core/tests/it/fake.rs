@@ -201,7 +201,7 @@ impl Chat {
 
     /// Keeps the session in a file, whose path it gives.
     pub fn saved(&mut self) -> PathBuf {
-        let home = Home::new(self.folder.path().join("home"));
+        let home = Home::at(self.folder.path().join("home"));
         let session = Session::create(&home, self.folder.path(), Arc::new(Secrets::default()));
         let file = session.file().unwrap().to_path_buf();
         self.session = Some(session);
@@ -220,7 +220,7 @@ impl Chat {
             system: "be brief".into(),
             tools: self.tools,
             gate: self.gate,
-            session: self.session.unwrap_or_else(|| Session::ephemeral(secrets.clone())),
+            session: self.session.unwrap_or_else(|| Session::ephemeral(self.folder.path(), secrets.clone())),
             limits: self.limits,
             cwd: self.folder.path().to_path_buf(),
             environment: Arc::new(Environment::default()),
