@@ -29,7 +29,7 @@
 //!         json!({"type": "object", "properties": {}})
 //!     }
 //!     fn access(&self, _: &Value, _: &Cx) -> Access {
-//!         Access { kind: Kind::Read, subjects: vec![], opaque: false, class: "the date".into() }
+//!         Access { kind: Kind::Read, subjects: vec![], also: vec![], opaque: false, class: "the date".into() }
 //!     }
 //!     fn title(&self, _: &Value) -> String {
 //!         "today".into()
@@ -117,6 +117,7 @@ pub mod gate;
 pub mod home;
 pub mod message;
 mod nearest;
+mod output;
 mod paths;
 pub mod process;
 pub mod prompt;

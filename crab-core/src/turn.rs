@@ -16,7 +16,7 @@ use crate::accumulate::Accumulator;
 use crate::agent::Agent;
 use crate::context;
 use crate::message::{Assistant, Message, Part, Stop, ToolCall, Usage};
-use crate::protocol::{Answer, Denied, End, EndStop, Event, Failure, FailureKind};
+use crate::protocol::{Answer, End, EndStop, Event, Failure, FailureKind};
 use crate::provider::{Delta, Error, Request, ToolSpec};
 use crate::session::Body;
 
@@ -82,8 +82,8 @@ pub(crate) async fn run(agent: &mut Agent, prompt: Vec<Part>, line: Line) -> End
 }
 
 fn used_ids(agent: &Agent) -> HashSet<String> {
-    let bodies = agent.session.path().into_iter().map(|entry| &entry.body);
-    let messages = bodies.filter_map(|body| match body {
+    let path = agent.session.path();
+    let messages = path.iter().filter_map(|entry| match &entry.body {
         Body::Assistant(message) => Some(message),
         _ => None,
     });
@@ -114,11 +114,7 @@ impl Turn<'_> {
         for part in &mut prompt {
             self.redact(part);
         }
-        let model =
-            Body::Model { provider: self.agent.provider.name().to_owned(), model: self.agent.model.clone() };
-        if self.last_model() != Some(&model) {
-            self.append(model);
-        }
+        self.note_model();
         self.append(Body::User { content: prompt.clone() });
         self.send(Event::TurnStarted { prompt: Arc::new(prompt) });
         let mut empty = 0;
@@ -153,9 +149,15 @@ impl Turn<'_> {
         }
     }
 
-    fn last_model(&self) -> Option<&Body> {
+    /// Writes down who is asked, when that changed.
+    fn note_model(&mut self) {
+        let model =
+            Body::Model { provider: self.agent.provider.name().to_owned(), model: self.agent.model.clone() };
         let path = self.agent.session.path();
-        path.into_iter().rev().map(|entry| &entry.body).find(|body| matches!(body, Body::Model { .. }))
+        let last = path.iter().rev().find(|entry| matches!(entry.body, Body::Model { .. }));
+        if last.is_none_or(|entry| entry.body != model) {
+            self.append(model);
+        }
     }
 
     fn check_limits(&mut self) -> Result<(), Halt> {
@@ -205,12 +207,11 @@ impl Turn<'_> {
             tokio::task::coop::consume_budget().await;
         };
         drop(deltas);
-        let stop = match &outcome {
-            Ok(()) => None,
-            Err(Halt::Aborted) => Some(Stop::Aborted),
-            Err(_) => Some(Stop::Cut),
-        };
-        let message = self.keep(stream.message.finish(stop));
+        let message = self.keep(match &outcome {
+            Ok(()) => stream.message.finish(),
+            Err(Halt::Aborted) => stream.message.cut(Stop::Aborted),
+            Err(_) => stream.message.cut(Stop::Cut),
+        });
         outcome.map(|()| message)
     }
 
@@ -298,7 +299,7 @@ impl Turn<'_> {
         let Err(error) = self.agent.session.append(body) else { return };
         // Once is enough: a full disk fails every entry that follows.
         if !std::mem::replace(&mut self.unsaved, true) {
-            self.warn(format!("this session is not being saved: {error}"));
+            self.warn(error.to_string());
         }
     }
 

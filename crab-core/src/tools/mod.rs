@@ -1,5 +1,6 @@
 //! What a tool is, and the list of those that crab has.
 
+mod bash;
 mod edit;
 mod read;
 mod write;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::gate::Permit;
 use crate::message::Part;
 use crate::process::Environment;
+use crate::redact::Secrets;
 use crate::seen::Seen;
 
 /// What a call does to the world; decides what the gate does by default.
@@ -40,6 +42,8 @@ pub struct Access {
     /// working directory where it lies below it, links resolved and not). A deny rule bites when it matches any of
     /// them, an allow rule only when it matches all.
     pub subjects: Vec<String>,
+    /// What else the call comes down to, such as the command behind `sudo`: deny and ask rules look at these too.
+    pub also: Vec<String>,
     /// True when the subjects do not tell everything (substitutions, redirections): no allow rule with a pattern matches.
     pub opaque: bool,
     /// What the answer "a" grants for the session, in words, such as "every write and edit". Calls with an equal
@@ -110,6 +114,8 @@ pub struct Cx {
     pub environment: Arc<Environment>,
     /// A folder for output that is too long for a result; made on first use, may be on a full disk.
     pub spill: PathBuf,
+    /// What must be taken out of everything that a call writes down by itself.
+    pub secrets: Arc<Secrets>,
 }
 
 /// The future of a call.
@@ -142,7 +148,7 @@ pub trait Tool: Send + Sync + 'static {
 
 /// The tools of crab, in the fixed order in which the model gets them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(read::Read), Arc::new(write::Write), Arc::new(edit::Edit)]
+    vec![Arc::new(read::Read), Arc::new(write::Write), Arc::new(edit::Edit), Arc::new(bash::Bash)]
 }
 
 /// Parses a call's arguments, or says what was received and what is expected.
@@ -179,6 +185,7 @@ pub(crate) fn path_access(kind: Kind, class: &str, arguments: &Value, cx: &Cx) -
     let subjects = path_argument(arguments).map(|path| crate::paths::subjects(&cx.cwd, path));
     Access {
         kind,
+        also: vec![],
         opaque: subjects.is_none(),
         subjects: subjects.unwrap_or_default(),
         class: class.to_owned(),
@@ -205,6 +212,7 @@ pub(crate) mod tests {
                 output: Arc::new(|_| {}),
                 environment: Arc::default(),
                 spill: dir.path().join("spill"),
+                secrets: Arc::default(),
             };
             Self { dir, cx }
         }

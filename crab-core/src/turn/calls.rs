@@ -292,6 +292,7 @@ impl Turn<'_> {
             }),
             environment: agent.environment.clone(),
             spill: agent.spill.clone(),
+            secrets: agent.secrets.clone(),
         }
     }
 }

@@ -22,26 +22,26 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// One thing that the fake service does.
 #[derive(Clone)]
-pub enum Step {
+pub(crate) enum Step {
     Delta(Delta),
     Hang,
     Fail(FailureKind),
 }
 
-pub fn say(text: &str) -> Step {
+pub(crate) fn say(text: &str) -> Step {
     Step::Delta(Delta::Text(text.into()))
 }
 
-pub fn stop(stop: Stop) -> Step {
+pub(crate) fn stop(stop: Stop) -> Step {
     Step::Delta(Delta::Stop(stop))
 }
 
-pub fn call(id: &str, name: &str, arguments: &str) -> Step {
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Step {
     half_call(id, name, arguments)
 }
 
 /// The same deltas as a whole call: only what follows tells them apart.
-pub fn half_call(id: &str, name: &str, arguments: &str) -> Step {
+pub(crate) fn half_call(id: &str, name: &str, arguments: &str) -> Step {
     Step::Delta(Delta::Call {
         index: None,
         id: Some(id.into()),
@@ -117,14 +117,14 @@ fn malformed(messages: &[Message]) -> Option<String> {
 type Body = Box<dyn Fn(Cx) -> Pin<Box<dyn Future<Output = Result<Output, String>> + Send>> + Send + Sync>;
 
 /// A tool made of a closure.
-pub struct Fake {
+pub(crate) struct Fake {
     name: &'static str,
     kind: Kind,
     body: Body,
 }
 
 impl Fake {
-    pub fn new(
+    pub(crate) fn new(
         name: &'static str,
         kind: Kind,
         body: impl Fn(Cx) -> Pin<Box<dyn Future<Output = Result<Output, String>> + Send>> + Send + Sync + 'static,
@@ -132,7 +132,7 @@ impl Fake {
         Self { name, kind, body: Box::new(body) }
     }
 
-    pub fn text(name: &'static str, kind: Kind, text: &'static str) -> Self {
+    pub(crate) fn text(name: &'static str, kind: Kind, text: &'static str) -> Self {
         Self::new(name, kind, move |_| Box::pin(async move { Ok(Output::text(text, "")) }))
     }
 }
@@ -151,7 +151,13 @@ impl Tool for Fake {
     }
 
     fn access(&self, _: &Value, _: &Cx) -> Access {
-        Access { kind: self.kind, subjects: vec![], opaque: false, class: format!("every {}", self.name) }
+        Access {
+            kind: self.kind,
+            subjects: vec![],
+            also: vec![],
+            opaque: false,
+            class: format!("every {}", self.name),
+        }
     }
 
     fn title(&self, _: &Value) -> String {
@@ -164,18 +170,18 @@ impl Tool for Fake {
 }
 
 /// A conversation that is not started yet.
-pub struct Chat {
+pub(crate) struct Chat {
     answers: Vec<Vec<Step>>,
     tools: Vec<Arc<dyn Tool>>,
     gate: Gate,
     secrets: Vec<(String, String)>,
     session: Option<Session>,
     folder: tempfile::TempDir,
-    pub limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 impl Chat {
-    pub fn new(answers: impl IntoIterator<Item = Vec<Step>>) -> Self {
+    pub(crate) fn new(answers: impl IntoIterator<Item = Vec<Step>>) -> Self {
         Self {
             answers: answers.into_iter().collect(),
             tools: vec![],
@@ -187,20 +193,20 @@ impl Chat {
         }
     }
 
-    pub fn tool(&mut self, tool: Fake) {
+    pub(crate) fn tool(&mut self, tool: Fake) {
         self.tools.push(Arc::new(tool));
     }
 
-    pub fn yolo(&mut self) {
+    pub(crate) fn yolo(&mut self) {
         self.gate.yolo = true;
     }
 
-    pub fn secret(&mut self, name: &str, value: &str) {
+    pub(crate) fn secret(&mut self, name: &str, value: &str) {
         self.secrets.push((name.into(), value.into()));
     }
 
     /// Keeps the session in a file, whose path it gives.
-    pub fn saved(&mut self) -> PathBuf {
+    pub(crate) fn saved(&mut self) -> PathBuf {
         let home = Home::at(self.folder.path().join("home"));
         let session = Session::create(&home, self.folder.path(), Arc::new(Secrets::default()));
         let file = session.file().unwrap().to_path_buf();
@@ -208,7 +214,7 @@ impl Chat {
         file
     }
 
-    pub fn start(self) -> Started {
+    pub(crate) fn start(self) -> Started {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let provider = Scripted { answers: Mutex::new(self.answers.into()), requests: requests.clone() };
         let secrets = Arc::new(Secrets::new(self.secrets));
@@ -233,22 +239,22 @@ impl Chat {
 }
 
 /// A running conversation, seen from its front end.
-pub struct Started {
+pub(crate) struct Started {
     handle: Handle,
     requests: Arc<Mutex<Vec<Request>>>,
     /// Every event so far.
-    pub log: Vec<Event>,
+    pub(crate) log: Vec<Event>,
     /// Events missed.
-    pub lagged: u64,
+    pub(crate) lagged: u64,
     _folder: tempfile::TempDir,
 }
 
 impl Started {
-    pub async fn send(&self, command: Command) {
+    pub(crate) async fn send(&self, command: Command) {
         self.handle.commands.send(command).await.unwrap();
     }
 
-    pub async fn submit(&self, prompt: &str) {
+    pub(crate) async fn submit(&self, prompt: &str) {
         self.send(Command::Submit(vec![Part::text(prompt)])).await;
     }
 
@@ -267,7 +273,7 @@ impl Started {
 
     /// Receives until an event fits.
     #[track_caller]
-    pub fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> impl Future<Output = ()> {
+    pub(crate) fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> impl Future<Output = ()> {
         async move {
             loop {
                 let event = self.next().await;
@@ -282,7 +288,7 @@ impl Started {
     }
 
     /// Receives until the turn ends.
-    pub async fn end(&mut self) -> End {
+    pub(crate) async fn end(&mut self) -> End {
         loop {
             if let Event::TurnEnded(end) = self.next().await {
                 return end;
@@ -291,12 +297,12 @@ impl Started {
     }
 
     /// The nth request, from 1.
-    pub fn request(&self, n: usize) -> Request {
+    pub(crate) fn request(&self, n: usize) -> Request {
         self.requests.lock().unwrap()[n - 1].clone()
     }
 
     /// The texts of all results in the nth request.
-    pub fn results(&self, n: usize) -> Vec<String> {
+    pub(crate) fn results(&self, n: usize) -> Vec<String> {
         let results = self.request(n).messages.into_iter().filter_map(|message| match message {
             Message::ToolResult(result) => Some(text_of(&result.content)),
             _ => None,
