@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod agent;
+mod capture;
 pub mod clip;
 pub mod gate;
 pub mod message;
@@ -11,4 +12,5 @@ pub mod process;
 pub mod protocol;
 pub mod provider;
 pub mod seen;
+mod shell;
 pub mod tools;

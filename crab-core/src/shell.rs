@@ -1,0 +1,657 @@
+//! What a bash command line would run, as far as its text tells: pure, for the gate's rules.
+
+/// What is known of a command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Each simple command, in every spelling that a rule may name: as it is written, without quotes, without what
+    /// stands before the program that really runs (`env`, `sudo`, `X=1`), and what substitutions run. Never empty.
+    pub subjects: Vec<String>,
+    /// The subjects do not tell everything.
+    pub opaque: bool,
+    /// The words, when the line is one call of one program and has no shell operator at all.
+    pub plain: Option<Vec<String>>,
+}
+
+/// Programs that run another one: the short options with a value, and how many other words come before that program.
+const WRAPPERS: [(&str, &str, usize); 24] = [
+    ("env", "uCS", 0),
+    ("sudo", "ugpChrtTUDR", 0),
+    ("doas", "uC", 0),
+    ("nohup", "", 0),
+    ("command", "", 0),
+    ("builtin", "", 0),
+    ("exec", "a", 0),
+    ("time", "fo", 0),
+    ("timeout", "ks", 1),
+    ("nice", "n", 0),
+    ("ionice", "cnpPu", 0),
+    ("chrt", "TPD", 1),
+    ("taskset", "", 1),
+    ("setsid", "", 0),
+    ("stdbuf", "ioe", 0),
+    ("unbuffer", "", 0),
+    ("chroot", "", 1),
+    ("strace", "oepsuaEIObPSX", 0),
+    ("ltrace", "oepsual", 0),
+    ("xargs", "nIPLdEsa", 0),
+    ("watch", "n", 0),
+    ("busybox", "", 0),
+    ("caffeinate", "tw", 0),
+    ("parallel", "jIaNL", 0),
+];
+/// Programs that take a whole command line as the value of `-c`.
+const SHELLS: [&str; 9] = ["bash", "sh", "dash", "zsh", "ksh", "fish", "su", "script", "flock"];
+/// Words of the shell's grammar that stand before a command.
+const KEYWORDS: [&str; 13] =
+    ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "coproc", "fi", "done"];
+/// Folders that every search path has: a program there is the one that its bare name means.
+const BIN: [&str; 6] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/"];
+/// How deep command lines within command lines are read.
+const DEPTH: usize = 6;
+
+/// Reads a command line.
+pub(crate) fn read(command: &str) -> Reading {
+    let mut reading = Reading::default();
+    collect(command, DEPTH, &mut reading);
+    let mut seen = std::collections::HashSet::new();
+    reading.subjects.retain(|subject| seen.insert(subject.clone()));
+    if reading.subjects.is_empty() {
+        reading.subjects.push(command.trim().to_owned());
+        reading.opaque = true;
+    }
+    reading
+}
+
+fn collect(command: &str, depth: usize, reading: &mut Reading) {
+    let mut line = Line::lex(command);
+    reading.opaque |= line.opaque || line.is_broken;
+    if depth == DEPTH {
+        reading.plain = line.plain();
+    }
+    for simple in std::mem::take(&mut line.commands) {
+        simple.collect(reading, &mut line.nested);
+    }
+    if depth == 0 {
+        reading.opaque = true;
+        return;
+    }
+    for nested in &line.nested {
+        collect(nested, depth - 1, reading);
+    }
+    // The text of a here-document can end a quote or begin one: each line is also read by itself.
+    if (line.has_document || line.is_broken) && command.contains('\n') {
+        command.lines().for_each(|line| collect(line, 0, reading));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Word {
+    written: String,
+    text: String,
+    is_quoted: bool,
+    /// It holds an unquoted character that makes bash put something else in its place.
+    expands: bool,
+}
+
+#[derive(Debug, Default)]
+struct Simple {
+    words: Vec<Word>,
+    /// Those that matter.
+    redirections: Vec<String>,
+}
+
+impl Simple {
+    fn collect(self, reading: &mut Reading, nested: &mut Vec<String>) {
+        let written = join(self.words.iter().map(|word| word.written.as_str()));
+        if !self.redirections.is_empty() {
+            reading.subjects.push(format!("{written} {}", self.redirections.join(" ")).trim().to_owned());
+        }
+        if self.words.is_empty() {
+            return;
+        }
+        reading.opaque |= self.words[0].expands;
+        reading.subjects.push(written);
+        let brace = self.words[0].written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if let Some(words) = brace.filter(|words| words.contains(',')) {
+            nested.push(words.replace(',', " "));
+        }
+        let texts: Vec<String> = self.words.into_iter().map(|word| word.text).collect();
+        unwrap(&texts, reading, nested);
+    }
+}
+
+/// Adds the command, and what it runs in turn.
+fn unwrap(mut words: &[String], reading: &mut Reading, nested: &mut Vec<String>) {
+    while let Some(first) = words.first() {
+        reading.subjects.push(join(words.iter().map(String::as_str)));
+        let program = BIN.iter().find_map(|folder| first.strip_prefix(folder));
+        if let Some(program) = program.filter(|name| !name.contains('/')) {
+            reading.subjects.push(join(std::iter::once(program).chain(words[1..].iter().map(String::as_str))));
+        }
+        let program = program.unwrap_or(first);
+        if is_assignment(first) {
+            reading.opaque = true;
+            words = &words[1..];
+        } else if KEYWORDS.contains(&program) {
+            words = &words[1..];
+        } else if let Some((_, values, positionals)) = WRAPPERS.iter().find(|wrapper| wrapper.0 == program) {
+            reading.opaque |= matches!(program, "xargs" | "parallel" | "watch");
+            words = inner(&words[1..], values, *positionals, reading, nested);
+        } else {
+            run_by(program, &words[1..], reading, nested);
+            return;
+        }
+    }
+}
+
+/// The words of the command that a wrapper runs.
+fn inner<'a>(
+    mut words: &'a [String],
+    values: &str,
+    mut positionals: usize,
+    reading: &mut Reading,
+    nested: &mut Vec<String>,
+) -> &'a [String] {
+    while let [word, rest @ ..] = words {
+        if let Some(long) = word.strip_prefix("--") {
+            nested.extend(long.strip_prefix("split-string=").map(str::to_owned));
+            // It may have its value in the next word.
+            if !long.is_empty() && !long.contains('=') && rest.len() > 1 {
+                reading.subjects.push(join(rest[1..].iter().map(String::as_str)));
+            }
+            words = rest;
+        } else if word.len() > 1 && word.starts_with('-') {
+            let has_value = word.len() == 2 && word.ends_with(|last| values.contains(last));
+            if let Some(line) = rest.first().filter(|_| word.ends_with('S')) {
+                nested.push(line.clone());
+            }
+            words = if has_value { rest.get(1..).unwrap_or_default() } else { rest };
+        } else if positionals > 0 && !is_assignment(word) {
+            positionals -= 1;
+            words = rest;
+        } else {
+            break;
+        }
+    }
+    words
+}
+
+/// Command lines and commands among a program's arguments.
+fn run_by(program: &str, arguments: &[String], reading: &mut Reading, nested: &mut Vec<String>) {
+    if matches!(program, "eval" | "trap" | "." | "source" | "alias" | "function") || SHELLS.contains(&program) {
+        reading.opaque = true;
+    }
+    if matches!(program, "eval" | "trap") {
+        nested.push(join(arguments.iter().map(String::as_str)));
+        nested.extend(arguments.first().cloned());
+    }
+    if SHELLS.contains(&program) {
+        let pairs = arguments.windows(2).filter(|pair| pair[0].starts_with('-') && pair[0].contains('c'));
+        nested.extend(pairs.map(|pair| pair[1].clone()));
+    }
+    if program == "find" {
+        for (at, argument) in arguments.iter().enumerate() {
+            if matches!(argument.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+                reading.opaque = true;
+                unwrap(&arguments[at + 1..], reading, nested);
+            }
+        }
+    }
+}
+
+fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn is_assignment(word: &str) -> bool {
+    let Some((name, _)) = word.split_once('=') else { return false };
+    let name = name.strip_suffix('+').unwrap_or(name);
+    let name = name.split('[').next().unwrap_or(name);
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A command line, cut into simple commands.
+#[derive(Debug, Default)]
+struct Line {
+    input: Vec<char>,
+    at: usize,
+    word: Option<Word>,
+    redirection: Option<String>,
+    simple: Simple,
+    commands: Vec<Simple>,
+    nested: Vec<String>,
+    opaque: bool,
+    is_broken: bool,
+    has_document: bool,
+    has_operator: bool,
+}
+
+impl Line {
+    fn lex(command: &str) -> Self {
+        let mut line = Self { input: command.trim_matches([' ', '\t', '\n']).chars().collect(), ..Self::default() };
+        while let Some(c) = line.next() {
+            line.step(c);
+        }
+        line.end_command();
+        line
+    }
+
+    fn plain(&self) -> Option<Vec<String>> {
+        let [Simple { words, redirections }] = self.commands.as_slice() else { return None };
+        if self.has_operator || self.opaque || self.is_broken || !redirections.is_empty() || is_assignment(&words[0].text) {
+            return None;
+        }
+        Some(words.iter().map(|word| word.text.clone()).collect())
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.input.get(self.at).copied()
+    }
+
+    fn step(&mut self, c: char) {
+        match c {
+            ' ' | '\t' => return self.end_word(),
+            '\'' => return self.single_quoted(),
+            '"' => return self.double_quoted(),
+            c if c.is_alphanumeric() || "-_./,:+=@%^]".contains(c) => return self.put(c),
+            _ => {}
+        }
+        self.has_operator = true;
+        match c {
+            '#' if self.word.is_none() => {
+                while self.peek().is_some_and(|c| c != '\n') {
+                    self.at += 1;
+                }
+            }
+            '&' if self.peek() == Some('>') => self.redirect('&'),
+            '\n' | ';' | '&' | '|' => self.end_command(),
+            '(' | ')' => {
+                self.opaque = true;
+                self.end_command();
+            }
+            '<' | '>' => self.redirect(c),
+            '$' => self.dollar(),
+            '`' => self.backquoted(),
+            '\\' => match self.next() {
+                Some('\n') => {}
+                Some(c) => self.quote(&['\\', c], &[c]),
+                None => self.is_broken = true,
+            },
+            '*' | '?' | '[' | '{' | '}' | '~' => {
+                // A lone brace is grammar, and stands for nothing else.
+                let is_lone = self.word.is_none() && self.peek().is_none_or(|c| " \t\n;".contains(c));
+                self.put(c);
+                self.word.get_or_insert_default().expands |= !(is_lone && matches!(c, '{' | '}'));
+            }
+            c => self.put(c),
+        }
+    }
+
+    fn put(&mut self, c: char) {
+        let word = self.word.get_or_insert_default();
+        word.written.push(c);
+        word.text.push(c);
+    }
+
+    fn quote(&mut self, written: &[char], text: &[char]) {
+        self.has_operator |= text.iter().any(|c| c.is_control());
+        let word = self.word.get_or_insert_default();
+        word.is_quoted = true;
+        word.written.extend(written);
+        word.text.extend(text);
+    }
+
+    fn expand(&mut self, from: usize) {
+        self.opaque = true;
+        let written: Vec<char> = self.input[from..self.at].to_vec();
+        let word = self.word.get_or_insert_default();
+        word.expands = true;
+        word.written.extend(&written);
+        word.text.extend(&written);
+    }
+
+    fn single_quoted(&mut self) {
+        let from = self.at - 1;
+        self.skip_to('\'');
+        let written: Vec<char> = self.input[from..self.at].to_vec();
+        let text = written[1..].strip_suffix(&['\'']).unwrap_or(&written[1..]);
+        self.quote(&written, text);
+    }
+
+    fn skip_to(&mut self, end: char) {
+        loop {
+            match self.next() {
+                None => return self.is_broken = true,
+                Some(c) if c == end => return,
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn double_quoted(&mut self) {
+        self.quote(&['"'], &[]);
+        loop {
+            match self.next() {
+                None => return self.is_broken = true,
+                Some('"') => return self.quote(&['"'], &[]),
+                Some(c @ ('$' | '`' | '\\')) => {
+                    self.has_operator = true;
+                    match (c, self.next_if_escaped(c)) {
+                        ('\\', Some('\n')) => {}
+                        ('\\', Some(escaped)) => self.quote(&['\\', escaped], &[escaped]),
+                        ('$', _) => self.dollar(),
+                        ('`', _) => self.backquoted(),
+                        _ => self.quote(&[c], &[c]),
+                    }
+                }
+                Some(c) => self.quote(&[c], &[c]),
+            }
+        }
+    }
+
+    fn next_if_escaped(&mut self, c: char) -> Option<char> {
+        let escapes = c == '\\' && self.peek().is_some_and(|next| "$`\"\\\n".contains(next));
+        if escapes { self.next() } else { None }
+    }
+
+    /// The `$` is read.
+    fn dollar(&mut self) {
+        let from = self.at - 1;
+        match self.peek() {
+            Some('(') => {
+                self.at += 1;
+                self.enclosed('(', ')');
+                self.expand(from);
+            }
+            Some('{') => {
+                self.at += 1;
+                self.enclosed('{', '}');
+                self.expand(from);
+            }
+            Some('\'') if !self.is_in_double_quotes(from) => {
+                self.at += 1;
+                self.ansi_quoted();
+            }
+            Some(c) if c.is_ascii_alphanumeric() || "_@*#?$!-".contains(c) => {
+                self.at += 1;
+                self.expand(from);
+            }
+            _ => self.put('$'),
+        }
+    }
+
+    /// Whether the word's double quotes are open at `at`; `$'` is nothing special there.
+    fn is_in_double_quotes(&self, at: usize) -> bool {
+        let _ = at;
+        let written = self.word.as_ref().map_or("", |word| word.written.as_str());
+        written.replace("\\\"", "").matches('"').count() % 2 == 1
+    }
+
+    /// A string in C's notation. Its escapes are resolved, so that a rule meets the program's real name.
+    fn ansi_quoted(&mut self) {
+        let from = self.at - 2;
+        let mut text = Vec::new();
+        loop {
+            match self.next() {
+                None => break self.is_broken = true,
+                Some('\'') => break,
+                Some('\\') => text.extend(self.ansi_escape()),
+                Some(c) => text.push(c),
+            }
+        }
+        self.opaque = true;
+        let written: Vec<char> = self.input[from..self.at].to_vec();
+        self.quote(&written, &text);
+    }
+
+    fn ansi_escape(&mut self) -> Option<char> {
+        let (radix, most) = match self.next()? {
+            'x' => (16, 2),
+            'u' => (16, 4),
+            'U' => (16, 8),
+            '0'..='7' => {
+                self.at -= 1;
+                (8, 3)
+            }
+            'n' => return Some('\n'),
+            't' => return Some('\t'),
+            c => return Some(c),
+        };
+        let mut value = 0;
+        for _ in 0..most {
+            let Some(digit) = self.peek().and_then(|c| c.to_digit(radix)) else { break };
+            value = value * radix + digit;
+            self.at += 1;
+        }
+        char::from_u32(value)
+    }
+
+    fn backquoted(&mut self) {
+        let from = self.at - 1;
+        let mut inner = String::new();
+        loop {
+            match self.next() {
+                None => break self.is_broken = true,
+                Some('`') => break,
+                Some('\\') => inner.extend(self.next()),
+                Some(c) => inner.push(c),
+            }
+        }
+        self.nested.push(inner);
+        self.expand(from);
+    }
+
+    /// Reads to the bracket that closes the open one; what is between may run commands.
+    fn enclosed(&mut self, open: char, close: char) {
+        let from = self.at;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.next() {
+                None => {
+                    self.is_broken = true;
+                    self.nested.push(self.input[from..].iter().collect());
+                    return;
+                }
+                Some('\\') => drop(self.next()),
+                Some('\'') => self.skip_to('\''),
+                Some(c) if c == open => depth += 1,
+                Some(c) if c == close => depth -= 1,
+                Some(_) => {}
+            }
+        }
+        self.nested.push(self.input[from..self.at - 1].iter().collect());
+    }
+
+    /// The operator's first character is read.
+    fn redirect(&mut self, first: char) {
+        if first != '&' && self.peek() == Some('(') {
+            let from = self.at - 1;
+            self.at += 1;
+            self.enclosed('(', ')');
+            return self.expand(from);
+        }
+        // A number right before the operator names the file descriptor.
+        let mut operator = match self.word.take() {
+            Some(word) if !word.is_quoted && word.text.chars().all(|c| c.is_ascii_digit()) => word.text,
+            word => {
+                self.word = word;
+                self.end_word();
+                String::new()
+            }
+        };
+        operator.push(first);
+        while let Some(c) = self.peek().filter(|c| "<>&|-".contains(*c)) {
+            if c == '-' && !operator.ends_with("<<") {
+                break;
+            }
+            operator.push(c);
+            self.at += 1;
+        }
+        self.has_document |= operator.contains("<<") && !operator.contains("<<<");
+        self.redirection = Some(operator);
+    }
+
+    fn end_word(&mut self) {
+        let Some(word) = self.word.take() else { return };
+        let Some(operator) = self.redirection.take() else { return self.simple.words.push(word) };
+        let goes_nowhere = word.text == "/dev/null" && !operator.contains("<<") && !operator.contains("<>");
+        let is_copy = operator.ends_with(['&']) && (word.text == "-" || word.text.chars().all(|c| c.is_ascii_digit()));
+        if !goes_nowhere && !is_copy {
+            self.opaque = true;
+            self.simple.redirections.push(format!("{operator} {}", word.written));
+        }
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        self.is_broken |= self.redirection.take().is_some();
+        let simple = std::mem::take(&mut self.simple);
+        if !simple.words.is_empty() || !simple.redirections.is_empty() {
+            self.commands.push(simple);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(command: &str, expected: &[&str], opaque: bool) {
+        let reading = read(command);
+        assert_eq!(reading.subjects, expected, "{command}");
+        assert_eq!(reading.opaque, opaque, "{command}");
+    }
+
+    #[test]
+    fn each_simple_command_is_a_subject() {
+        check("cargo test", &["cargo test"], false);
+        check("  git  status  && rm -rf x\n", &["git status", "rm -rf x"], false);
+        check("a|b||c;d&e\nf |& g", &["a", "b", "c", "d", "e", "f", "g"], false);
+        check("git commit -m 'a; b' --x=\"c d\"", &["git commit -m 'a; b' --x=\"c d\"", "git commit -m a; b --x=c d"], false);
+        check("echo hi # rm x; it's", &["echo hi"], false);
+        check("cargo te\\\nst", &["cargo test"], false);
+        check("", &[""], true);
+        check("# only words", &["# only words"], true);
+    }
+
+    #[test]
+    fn redirections_are_opaque_unless_they_change_nothing() {
+        check("cargo test 2>&1 | tail -5", &["cargo test", "tail -5"], false);
+        check("ls >/dev/null 2> /dev/null </dev/null", &["ls"], false);
+        check("ls &>/dev/null", &["ls"], false);
+        check("ls 2>&-", &["ls"], false);
+        check("echo x > canary/f", &["echo x > canary/f", "echo x"], true);
+        check("echo x >& f", &["echo x >& f", "echo x"], true);
+        check("rm >log -rf x", &["rm -rf x > log", "rm -rf x"], true);
+        check("> f", &["> f"], true);
+        check("cat <<< x", &["cat <<< x", "cat"], true);
+        check("echo 2 >&1", &["echo 2"], false);
+    }
+
+    #[track_caller]
+    fn finds(command: &str, subject: &str) {
+        let reading = read(command);
+        assert!(reading.subjects.iter().any(|found| found.starts_with(subject)), "{command}: {reading:?}");
+        assert_eq!(reading.plain.filter(|words| words[0] == "ls"), None, "{command}");
+    }
+
+    #[test]
+    fn a_command_is_found_however_it_is_spelled() {
+        for command in [
+            "r''m -rf x",
+            "\"rm\" -rf x",
+            "\\rm -rf x",
+            "$'\\x72\\155' -rf x",
+            "/bin/rm -rf x",
+            "X=1 rm -rf x",
+            "env rm -rf x",
+            "env -i A=b /usr/bin/rm -rf x",
+            "env -S 'rm -rf x'",
+            "nohup rm -rf x",
+            "sudo -u root -E rm -rf x",
+            "sudo --user root rm -rf x",
+            "nice -n 5 timeout -k 1 5s rm -rf x",
+            "command rm -rf x",
+            "ls | xargs -n 1 rm -rf x",
+            "find . -name '*.o' -exec rm -rf x {} +",
+            "echo \"$(rm -rf x)\"",
+            "echo `rm -rf x`",
+            "echo ${A:-$(rm -rf x)}",
+            "ls <(rm -rf x)",
+            "bash -c 'rm -rf x'",
+            "bash -lc \"cd a && rm -rf x\"",
+            "eval rm -rf x",
+            "trap 'rm -rf x' EXIT",
+            "(cd a; rm -rf x)",
+            "{ rm -rf x; }",
+            "{rm,-rf,x}",
+            "! rm -rf x",
+            "if true; then rm -rf x; fi",
+            "for i in 1; do rm -rf x; done",
+            "ls\nrm -rf x",
+            "ls & rm -rf x",
+            "cat <<E\nit's\nE\nrm -rf x",
+            "bash <<E\nrm -rf x\nE",
+            "ls # it's\nrm -rf x",
+            "ls 2>&1 && rm -rf x",
+        ] {
+            finds(command, "rm -rf x");
+        }
+    }
+
+    #[test]
+    fn what_the_text_does_not_tell_is_opaque() {
+        for command in [
+            "$X -rf x",
+            "ls $HOME",
+            "ls \"$HOME\"",
+            "X=1 make",
+            "(ls)",
+            "/bin/r?",
+            "eval ls",
+            "source f",
+            "bash -c ls",
+            "ls | xargs touch",
+            "echo 'open",
+            "cat <<E\nE",
+            "ls >",
+        ] {
+            assert!(read(command).opaque, "{command}");
+        }
+        for command in ["ls *.rs", "ls {a,b}", "ls ~/x", "echo '$HOME `x`'", "echo \"a \\$ b\"", "ls | wc -l"] {
+            assert!(!read(command).opaque, "{command}");
+        }
+    }
+
+    #[test]
+    fn only_one_call_without_any_operator_is_plain() {
+        for command in [
+            "ls;", "ls &", "ls|wc", "ls>f", "ls $X", "ls `x`", "ls \\a", "ls\nls", "{ ls", "ls *", "ls ?", "ls [a]", "ls ~",
+            "! ls", "ls #x", "X=1 ls", "ls 2>&1", "ls \"$X\"", "ls \"a\\\"b\"", "ls 'a", "ls\u{a0}x", "ls \u{2003}", "ls '\n'", "",
+            "ls \u{200b}x", "ls $'a'", "ls (", "ls\r",
+        ] {
+            assert_eq!(read(command).plain, None, "{command:?}");
+        }
+        assert_eq!(read("git log -3 --format='%h; $x'").plain.unwrap(), ["git", "log", "-3", "--format=%h; $x"]);
+        assert_eq!(read(" l\"s\" \"a b\" ü ").plain.unwrap(), ["ls", "a b", "ü"]);
+        assert_eq!(read("grep -E 'a|b' f").plain.unwrap(), ["grep", "-E", "a|b", "f"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(command in "[ a$'\"`(){}<>&|;\\\\\n#=-]{0,40}|\\PC{0,40}") {
+            prop_assert!(!read(&command).subjects.is_empty());
+        }
+    }
+}
