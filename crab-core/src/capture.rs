@@ -49,7 +49,8 @@ impl Cleaner {
     fn push(&mut self, mut bytes: &[u8], out: &mut String) {
         while let Some(&byte) = bytes.first() {
             if self.state == State::Text {
-                let plain = bytes.iter().position(|byte| *byte < b' ' || *byte == 0x7f).unwrap_or(bytes.len());
+                let plain =
+                    bytes.iter().position(|byte| *byte < b' ' || *byte == 0x7f).unwrap_or(bytes.len());
                 if plain > 0 {
                     self.put(&bytes[..plain], out);
                     bytes = &bytes[plain..];
@@ -93,9 +94,7 @@ impl Cleaner {
             0x1b => self.state = State::Escape,
             b'\r' => self.is_at_start = true,
             b'\t' => self.put(b"\t", out),
-            0x08 => {
-                while self.line.pop().is_some_and(|byte| (0x80..0xc0).contains(&byte)) {}
-            }
+            0x08 => while self.line.pop().is_some_and(|byte| (0x80..0xc0).contains(&byte)) {},
             _ => {}
         }
     }
@@ -243,7 +242,10 @@ impl Capture {
         let tail = &self.tail[line_start_after(&self.tail, self.tail.len().saturating_sub(LIMIT / 2))..];
         let left_out = self.bytes - head.len() - tail.len();
         let head = head.strip_suffix('\n').unwrap_or(head);
-        format!("{head}\n[... {left_out} of {} bytes ({} lines) left out; {} ...]\n{tail}", self.bytes, self.lines, self.spill)
+        format!(
+            "{head}\n[... {left_out} of {} bytes ({} lines) left out; {} ...]\n{tail}",
+            self.bytes, self.lines, self.spill
+        )
     }
 
     /// How often a line replaced itself.
@@ -305,7 +307,9 @@ impl Spill {
         };
         match open() {
             Ok((file, path)) => Self::Open { file, path, written: 0, is_full: false },
-            Err(err) => Self::Failed(format!("a file for it could not be made in `{}`: {err}", folder.display())),
+            Err(err) => {
+                Self::Failed(format!("a file for it could not be made in `{}`: {err}", folder.display()))
+            }
         }
     }
 
@@ -326,9 +330,16 @@ impl std::fmt::Display for Spill {
         match self {
             Self::Unneeded => f.write_str("nothing more was kept"),
             Self::Failed(reason) => f.write_str(reason),
-            Self::Open { path, is_full: false, .. } => write!(f, "the whole output is in `{}`", path.display()),
+            Self::Open { path, is_full: false, .. } => {
+                write!(f, "the whole output is in `{}`", path.display())
+            }
             Self::Open { path, .. } => {
-                write!(f, "its first {} MiB, the most that is kept, are in `{}`", FILE_LIMIT >> 20, path.display())
+                write!(
+                    f,
+                    "its first {} MiB, the most that is kept, are in `{}`",
+                    FILE_LIMIT >> 20,
+                    path.display()
+                )
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod gate;
 pub mod message;
 mod paths;
 pub mod process;
+mod programs;
 pub mod protocol;
 pub mod provider;
 pub mod seen;

@@ -1,5 +1,7 @@
 //! What a bash command line would run, as far as its text tells: pure, for the gate's rules.
 
+use crate::programs::{SHELLS, WRAPPERS};
+
 /// What is known of a command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
@@ -12,40 +14,12 @@ pub(crate) struct Reading {
     pub plain: Option<Vec<String>>,
 }
 
-/// Programs that run another one: the short options with a value, and how many other words come before that program.
-const WRAPPERS: [(&str, &str, usize); 24] = [
-    ("env", "uCS", 0),
-    ("sudo", "ugpChrtTUDR", 0),
-    ("doas", "uC", 0),
-    ("nohup", "", 0),
-    ("command", "", 0),
-    ("builtin", "", 0),
-    ("exec", "a", 0),
-    ("time", "fo", 0),
-    ("timeout", "ks", 1),
-    ("nice", "n", 0),
-    ("ionice", "cnpPu", 0),
-    ("chrt", "TPD", 1),
-    ("taskset", "", 1),
-    ("setsid", "", 0),
-    ("stdbuf", "ioe", 0),
-    ("unbuffer", "", 0),
-    ("chroot", "", 1),
-    ("strace", "oepsuaEIObPSX", 0),
-    ("ltrace", "oepsual", 0),
-    ("xargs", "nIPLdEsa", 0),
-    ("watch", "n", 0),
-    ("busybox", "", 0),
-    ("caffeinate", "tw", 0),
-    ("parallel", "jIaNL", 0),
-];
-/// Programs that take a whole command line as the value of `-c`.
-const SHELLS: [&str; 9] = ["bash", "sh", "dash", "zsh", "ksh", "fish", "su", "script", "flock"];
 /// Words of the shell's grammar that stand before a command.
 const KEYWORDS: [&str; 13] =
     ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "coproc", "fi", "done"];
 /// Folders that every search path has: a program there is the one that its bare name means.
-const BIN: [&str; 6] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/"];
+const BIN: [&str; 6] =
+    ["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/"];
 /// How deep command lines within command lines are read.
 const DEPTH: usize = 6;
 
@@ -126,7 +100,9 @@ fn unwrap(mut words: &[String], reading: &mut Reading, nested: &mut Vec<String>)
         reading.subjects.push(join(words.iter().map(String::as_str)));
         let program = BIN.iter().find_map(|folder| first.strip_prefix(folder));
         if let Some(program) = program.filter(|name| !name.contains('/')) {
-            reading.subjects.push(join(std::iter::once(program).chain(words[1..].iter().map(String::as_str))));
+            reading
+                .subjects
+                .push(join(std::iter::once(program).chain(words[1..].iter().map(String::as_str))));
         }
         let program = program.unwrap_or(first);
         if is_assignment(first) {
@@ -178,7 +154,8 @@ fn inner<'a>(
 
 /// Command lines and commands among a program's arguments.
 fn run_by(program: &str, arguments: &[String], reading: &mut Reading, nested: &mut Vec<String>) {
-    if matches!(program, "eval" | "trap" | "." | "source" | "alias" | "function") || SHELLS.contains(&program) {
+    if matches!(program, "eval" | "trap" | "." | "source" | "alias" | "function") || SHELLS.contains(&program)
+    {
         reading.opaque = true;
     }
     if matches!(program, "eval" | "trap") {
@@ -230,7 +207,8 @@ struct Line {
 
 impl Line {
     fn lex(command: &str) -> Self {
-        let mut line = Self { input: command.trim_matches([' ', '\t', '\n']).chars().collect(), ..Self::default() };
+        let mut line =
+            Self { input: command.trim_matches([' ', '\t', '\n']).chars().collect(), ..Self::default() };
         while let Some(c) = line.next() {
             line.step(c);
         }
@@ -240,7 +218,12 @@ impl Line {
 
     fn plain(&self) -> Option<Vec<String>> {
         let [Simple { words, redirections }] = self.commands.as_slice() else { return None };
-        if self.has_operator || self.opaque || self.is_broken || !redirections.is_empty() || is_assignment(&words[0].text) {
+        if self.has_operator
+            || self.opaque
+            || self.is_broken
+            || !redirections.is_empty()
+            || is_assignment(&words[0].text)
+        {
             return None;
         }
         Some(words.iter().map(|word| word.text.clone()).collect())
@@ -262,6 +245,10 @@ impl Line {
             '\'' => return self.single_quoted(),
             '"' => return self.double_quoted(),
             c if c.is_alphanumeric() || "-_./,:+=@%^]".contains(c) => return self.put(c),
+            // Within a word it is not a home folder: `HEAD~1`.
+            '~' if self.word.as_ref().is_some_and(|word| !word.written.ends_with(['=', ':'])) => {
+                return self.put(c);
+            }
             _ => {}
         }
         self.has_operator = true;
@@ -278,7 +265,7 @@ impl Line {
                 self.end_command();
             }
             '<' | '>' => self.redirect(c),
-            '$' => self.dollar(),
+            '$' => self.dollar(false),
             '`' => self.backquoted(),
             '\\' => match self.next() {
                 Some('\n') => {}
@@ -347,7 +334,7 @@ impl Line {
                     match (c, self.next_if_escaped(c)) {
                         ('\\', Some('\n')) => {}
                         ('\\', Some(escaped)) => self.quote(&['\\', escaped], &[escaped]),
-                        ('$', _) => self.dollar(),
+                        ('$', _) => self.dollar(true),
                         ('`', _) => self.backquoted(),
                         _ => self.quote(&[c], &[c]),
                     }
@@ -362,8 +349,8 @@ impl Line {
         if escapes { self.next() } else { None }
     }
 
-    /// The `$` is read.
-    fn dollar(&mut self) {
+    /// The `$` is read. Within double quotes, `$'` is nothing special.
+    fn dollar(&mut self, in_quotes: bool) {
         let from = self.at - 1;
         match self.peek() {
             Some('(') => {
@@ -376,7 +363,7 @@ impl Line {
                 self.enclosed('{', '}');
                 self.expand(from);
             }
-            Some('\'') if !self.is_in_double_quotes(from) => {
+            Some('\'') if !in_quotes => {
                 self.at += 1;
                 self.ansi_quoted();
             }
@@ -386,13 +373,6 @@ impl Line {
             }
             _ => self.put('$'),
         }
-    }
-
-    /// Whether the word's double quotes are open at `at`; `$'` is nothing special there.
-    fn is_in_double_quotes(&self, at: usize) -> bool {
-        let _ = at;
-        let written = self.word.as_ref().map_or("", |word| word.written.as_str());
-        written.replace("\\\"", "").matches('"').count() % 2 == 1
     }
 
     /// A string in C's notation. Its escapes are resolved, so that a rule meets the program's real name.
@@ -503,7 +483,8 @@ impl Line {
         let Some(word) = self.word.take() else { return };
         let Some(operator) = self.redirection.take() else { return self.simple.words.push(word) };
         let goes_nowhere = word.text == "/dev/null" && !operator.contains("<<") && !operator.contains("<>");
-        let is_copy = operator.ends_with(['&']) && (word.text == "-" || word.text.chars().all(|c| c.is_ascii_digit()));
+        let is_copy =
+            operator.ends_with(['&']) && (word.text == "-" || word.text.chars().all(|c| c.is_ascii_digit()));
         if !goes_nowhere && !is_copy {
             self.opaque = true;
             self.simple.redirections.push(format!("{operator} {}", word.written));
@@ -538,7 +519,11 @@ mod tests {
         check("cargo test", &["cargo test"], false);
         check("  git  status  && rm -rf x\n", &["git status", "rm -rf x"], false);
         check("a|b||c;d&e\nf |& g", &["a", "b", "c", "d", "e", "f", "g"], false);
-        check("git commit -m 'a; b' --x=\"c d\"", &["git commit -m 'a; b' --x=\"c d\"", "git commit -m a; b --x=c d"], false);
+        check(
+            "git commit -m 'a; b' --x=\"c d\"",
+            &["git commit -m 'a; b' --x=\"c d\"", "git commit -m a; b --x=c d"],
+            false,
+        );
         check("echo hi # rm x; it's", &["echo hi"], false);
         check("cargo te\\\nst", &["cargo test"], false);
         check("", &[""], true);
@@ -573,6 +558,7 @@ mod tests {
             "\"rm\" -rf x",
             "\\rm -rf x",
             "$'\\x72\\155' -rf x",
+            "'\"'; $'\\x72m' -rf x",
             "/bin/rm -rf x",
             "X=1 rm -rf x",
             "env rm -rf x",
@@ -629,7 +615,8 @@ mod tests {
         ] {
             assert!(read(command).opaque, "{command}");
         }
-        for command in ["ls *.rs", "ls {a,b}", "ls ~/x", "echo '$HOME `x`'", "echo \"a \\$ b\"", "ls | wc -l"] {
+        for command in ["ls *.rs", "ls {a,b}", "ls ~/x", "echo '$HOME `x`'", "echo \"a \\$ b\"", "ls | wc -l"]
+        {
             assert!(!read(command).opaque, "{command}");
         }
     }
@@ -637,13 +624,42 @@ mod tests {
     #[test]
     fn only_one_call_without_any_operator_is_plain() {
         for command in [
-            "ls;", "ls &", "ls|wc", "ls>f", "ls $X", "ls `x`", "ls \\a", "ls\nls", "{ ls", "ls *", "ls ?", "ls [a]", "ls ~",
-            "! ls", "ls #x", "X=1 ls", "ls 2>&1", "ls \"$X\"", "ls \"a\\\"b\"", "ls 'a", "ls\u{a0}x", "ls \u{2003}", "ls '\n'", "",
-            "ls \u{200b}x", "ls $'a'", "ls (", "ls\r",
+            "ls;",
+            "ls &",
+            "ls|wc",
+            "ls>f",
+            "ls $X",
+            "ls `x`",
+            "ls \\a",
+            "ls\nls",
+            "{ ls",
+            "ls *",
+            "ls ?",
+            "ls [a]",
+            "ls ~",
+            "! ls",
+            "ls a=~",
+            "ls #x",
+            "X=1 ls",
+            "ls 2>&1",
+            "ls \"$X\"",
+            "ls \"a\\\"b\"",
+            "ls 'a",
+            "ls\u{a0}x",
+            "ls \u{2003}",
+            "ls '\n'",
+            "",
+            "ls \u{200b}x",
+            "ls $'a'",
+            "ls (",
+            "ls\r",
         ] {
             assert_eq!(read(command).plain, None, "{command:?}");
         }
-        assert_eq!(read("git log -3 --format='%h; $x'").plain.unwrap(), ["git", "log", "-3", "--format=%h; $x"]);
+        assert_eq!(
+            read("git log -3 --format='%h; $x'").plain.unwrap(),
+            ["git", "log", "-3", "--format=%h; $x"]
+        );
         assert_eq!(read(" l\"s\" \"a b\" ü ").plain.unwrap(), ["ls", "a b", "ü"]);
         assert_eq!(read("grep -E 'a|b' f").plain.unwrap(), ["grep", "-E", "a|b", "f"]);
     }

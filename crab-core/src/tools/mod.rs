@@ -1,5 +1,7 @@
 //! What a tool is, and the list of those that crab has.
 
+mod bash;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -138,7 +140,7 @@ pub trait Tool: Send + Sync + 'static {
 
 /// The tools of crab, in the fixed order in which the model gets them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    vec![]
+    vec![Arc::new(bash::Bash)]
 }
 
 /// Parses a call's arguments, or says what was received and what is expected.
