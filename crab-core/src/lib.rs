@@ -15,3 +15,4 @@ pub mod provider;
 pub mod seen;
 mod shell;
 pub mod tools;
+mod walk;

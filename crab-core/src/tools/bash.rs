@@ -20,7 +20,7 @@ use crate::process::{Group, Spawned};
 use crate::{programs, shell};
 
 /// Runs command lines.
-pub struct Bash;
+pub(super) struct Bash;
 
 /// Seconds, when the call names none.
 const DEFAULT_TIMEOUT: f64 = 120.0;

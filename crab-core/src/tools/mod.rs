@@ -1,6 +1,8 @@
 //! What a tool is, and the list of those that crab has.
 
 mod bash;
+mod glob;
+mod grep;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -140,7 +142,7 @@ pub trait Tool: Send + Sync + 'static {
 
 /// The tools of crab, in the fixed order in which the model gets them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(bash::Bash)]
+    vec![Arc::new(bash::Bash), Arc::new(glob::Glob), Arc::new(grep::Grep)]
 }
 
 /// Parses a call's arguments, or says what was received and what is expected.
