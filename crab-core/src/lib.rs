@@ -6,6 +6,7 @@ pub mod agent;
 mod capture;
 pub mod clip;
 pub mod gate;
+mod lines;
 pub mod message;
 mod paths;
 pub mod process;

@@ -103,6 +103,9 @@ fn any_long(arguments: &[&str], options: &[&str]) -> bool {
     names.any(|name| options.iter().any(|option| option.starts_with(name) || name.starts_with(option)))
 }
 
+/// Folders that every search path has: a program there is the one that its bare name means.
+const BIN: [&str; 6] =
+    ["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/"];
 /// Programs that run another one: the short options with a value, and how many other words come before that program.
 pub(crate) const WRAPPERS: [(&str, &str, usize); 24] = [
     ("env", "uCS", 0),
@@ -269,6 +272,11 @@ pub(crate) fn kind_of(words: &[String]) -> Option<String> {
         || HANDS_OVER.contains(&second.as_str());
     let is_named = program.chars().all(|c| c.is_ascii_alphanumeric() || "-_./+".contains(c));
     (!is_strong && is_named && is_word(second)).then(|| format!("{program} {second}"))
+}
+
+/// The name of a program that is written with its usual folder.
+pub(crate) fn bare_name(program: &str) -> Option<&str> {
+    BIN.iter().find_map(|folder| program.strip_prefix(folder)).filter(|name| !name.contains('/'))
 }
 
 #[cfg(test)]

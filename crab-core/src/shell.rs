@@ -1,6 +1,6 @@
 //! What a bash command line would run, as far as its text tells: pure, for the gate's rules.
 
-use crate::programs::{SHELLS, WRAPPERS};
+use crate::programs::{self, SHELLS, WRAPPERS};
 
 /// What is known of a command line.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,9 +17,6 @@ pub(crate) struct Reading {
 /// Words of the shell's grammar that stand before a command.
 const KEYWORDS: [&str; 13] =
     ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "coproc", "fi", "done"];
-/// Folders that every search path has: a program there is the one that its bare name means.
-const BIN: [&str; 6] =
-    ["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/"];
 /// How deep command lines within command lines are read.
 const DEPTH: usize = 6;
 
@@ -98,11 +95,10 @@ impl Simple {
 fn unwrap(mut words: &[String], reading: &mut Reading, nested: &mut Vec<String>) {
     while let Some(first) = words.first() {
         reading.subjects.push(join(words.iter().map(String::as_str)));
-        let program = BIN.iter().find_map(|folder| first.strip_prefix(folder));
-        if let Some(program) = program.filter(|name| !name.contains('/')) {
-            reading
-                .subjects
-                .push(join(std::iter::once(program).chain(words[1..].iter().map(String::as_str))));
+        let program = programs::bare_name(first);
+        if let Some(program) = program {
+            let rest = words[1..].iter().map(String::as_str);
+            reading.subjects.push(join(std::iter::once(program).chain(rest)));
         }
         let program = program.unwrap_or(first);
         if is_assignment(first) {
@@ -484,7 +480,7 @@ impl Line {
         let Some(operator) = self.redirection.take() else { return self.simple.words.push(word) };
         let goes_nowhere = word.text == "/dev/null" && !operator.contains("<<") && !operator.contains("<>");
         let is_copy =
-            operator.ends_with(['&']) && (word.text == "-" || word.text.chars().all(|c| c.is_ascii_digit()));
+            operator.ends_with('&') && (word.text == "-" || word.text.chars().all(|c| c.is_ascii_digit()));
         if !goes_nowhere && !is_copy {
             self.opaque = true;
             self.simple.redirections.push(format!("{operator} {}", word.written));

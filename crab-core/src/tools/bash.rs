@@ -146,7 +146,7 @@ async fn run(command: String, limit: Duration, cx: Cx) -> Result<Output, String>
         receiver: receiver.into(),
         capture: Arc::new(Capture::new(&cx.spill, cx.output.clone()).into()),
     };
-    let pump = AbortOnDropHandle::new(tokio::spawn(stream.clone().pump()));
+    let mut pump = AbortOnDropHandle::new(tokio::spawn(stream.clone().pump()));
 
     let ending = match cx.cancel.run_until_cancelled(timeout(limit, child.wait())).await {
         Some(Ok(Ok(status))) => Ending::Exited(status),
@@ -155,7 +155,8 @@ async fn run(command: String, limit: Duration, cx: Cx) -> Result<Output, String>
         None => Ending::Interrupted,
     };
     let is_open = match ending {
-        Ending::Exited(_) => stream.drain(),
+        // A child that is just being started holds the pipe until it has sent its output elsewhere.
+        Ending::Exited(_) => stream.drain() && timeout(LIVE_PAUSE, &mut pump).await.is_err(),
         Ending::TimedOut(_) | Ending::Interrupted => {
             if !group.end(GRACE).await {
                 notes.push(format!(
@@ -461,7 +462,7 @@ mod tests {
             "sleep 1000 & echo started; echo $! >pid",
             "(while :; do echo tick; sleep 0.01; done) & echo $! >pid; echo started",
             "setsid sleep 1000 & echo $! >pid; echo started",
-            "sleep 1000 >/dev/null 2>&1 & echo $! >pid; echo started",
+            "{ sleep 1000 & echo $! >pid; } >/dev/null 2>&1; echo started",
         ] {
             let text = place.limited(command, 20.0).await;
             let pid = std::fs::read_to_string(place.cx.cwd.join("pid")).unwrap();

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Access, Cx, Kind, Output, Permit, Running, Tool};
+use crate::lines::{Matches, decode, is_binary};
 use crate::paths;
 use crate::walk::{Pattern, Walk, Walked, count};
 
@@ -29,8 +30,6 @@ const LINE: usize = 500;
 const CONTEXT: usize = 50;
 /// Larger files are left out.
 const FILE_SIZE: u64 = 100 << 20;
-/// How much of a file tells whether it is binary.
-const SNIFF: usize = 8 << 10;
 /// How long ignored files are searched when nothing else matched.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
@@ -41,6 +40,13 @@ enum Mode {
     Content,
     Files,
     Count,
+}
+
+impl Mode {
+    /// Lines of a result that count.
+    fn limit(self) -> usize {
+        if self == Self::Content { MATCHES } else { FILES }
+    }
 }
 
 #[derive(Deserialize)]
@@ -229,13 +235,12 @@ impl<'a> Search<'a> {
         }
         let hits = self.hits(path, &content);
         if hits.count > 0 {
-            let limit = if self.arguments.output == Mode::Content { MATCHES } else { FILES };
-            lock(found).add(path, hits, limit);
+            lock(found).add(path, hits, self.arguments.output.limit());
         }
     }
 
     fn hits(&self, path: &Path, content: &[u8]) -> Hits {
-        let mut matches = Matches { regex: &self.regex, content, at: 0, is_by_line: false };
+        let mut matches = Matches::new(&self.regex, content);
         let mode = self.arguments.output;
         if mode == Mode::Files {
             return Hits { count: usize::from(matches.next().is_some()), lines: vec![] };
@@ -268,20 +273,24 @@ impl<'a> Search<'a> {
     fn report(&self, found: &Found, walked: &Walked, first: &[String]) -> Output {
         let mut text = String::new();
         let (mut shown, mut shown_files) = (0, 0);
+        let mode = self.arguments.output;
+        let (total, what) = match mode {
+            Mode::Content => (found.lines, "matching lines"),
+            Mode::Files | Mode::Count => (found.file_count, "files"),
+        };
         'files: for (path, hits) in &found.files {
             let path = paths::display(&self.cx.cwd, path);
-            let lines = match self.arguments.output {
+            let lines = match mode {
                 Mode::Files => &[Line { text: path, is_match: true }][..],
                 Mode::Count => &[Line { text: format!("{path}:{}", hits.count), is_match: true }],
                 Mode::Content => &hits.lines,
             };
             shown_files += 1;
-            if self.arguments.context > 0 && !text.is_empty() && self.arguments.output == Mode::Content {
+            if self.arguments.context > 0 && !text.is_empty() && mode == Mode::Content {
                 text.push_str("--\n");
             }
             for line in lines {
-                let limit = if self.arguments.output == Mode::Content { MATCHES } else { FILES };
-                if text.len() + line.text.len() > BYTES || (line.is_match && shown == limit) {
+                if text.len() + line.text.len() > BYTES || (line.is_match && shown == mode.limit()) {
                     break 'files;
                 }
                 text.push_str(&line.text);
@@ -289,10 +298,8 @@ impl<'a> Search<'a> {
                 shown += usize::from(line.is_match);
             }
         }
-        let total = if self.arguments.output == Mode::Content { found.lines } else { found.file_count };
         let mut notes = first.to_vec();
         if shown < total {
-            let what = if self.arguments.output == Mode::Content { "matching lines" } else { "files" };
             notes.push(format!(
                 "{shown} of {total} {what} shown, {shown_files} of {} begun; {} left out: narrow `pattern`, `path` or `glob`",
                 count(found.file_count, "file"),
@@ -302,7 +309,7 @@ impl<'a> Search<'a> {
         notes.extend(self.notes(found, walked));
         notes.iter().for_each(|note| text.push_str(&format!("[{note}]\n")));
         text.pop();
-        let line = match self.arguments.output {
+        let line = match mode {
             Mode::Files => count(total, "file"),
             _ => format!("{} in {}", count(found.lines, "matching line"), count(found.file_count, "file")),
         };
@@ -375,76 +382,6 @@ fn names_line_break(pattern: &str) -> bool {
         }
     }
     false
-}
-
-/// UTF-16 with a mark becomes UTF-8; a mark of UTF-8 goes, so that `^` finds the first line.
-fn decode(content: Vec<u8>) -> Vec<u8> {
-    let wide = |from: fn([u8; 2]) -> u16| {
-        let units = content[2..].chunks_exact(2).map(|pair| from([pair[0], pair[1]]));
-        String::from_utf16_lossy(&units.collect::<Vec<_>>()).into_bytes()
-    };
-    match content.as_slice() {
-        [0xff, 0xfe, ..] => wide(u16::from_le_bytes),
-        [0xfe, 0xff, ..] => wide(u16::from_be_bytes),
-        [0xef, 0xbb, 0xbf, rest @ ..] => rest.to_vec(),
-        _ => content,
-    }
-}
-
-/// A stray NUL does not make a text binary; several near its start do, or one among bytes that are no text.
-fn is_binary(content: &[u8]) -> bool {
-    let start = &content[..content.len().min(SNIFF)];
-    match start.iter().filter(|byte| **byte == 0).count() {
-        0 => false,
-        1..=3 => start.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count() > 1,
-        _ => true,
-    }
-}
-
-/// Lines that match: where the line is, and where in it the match.
-struct Matches<'a> {
-    regex: &'a Regex,
-    content: &'a [u8],
-    at: usize,
-    is_by_line: bool,
-}
-
-impl Iterator for Matches<'_> {
-    type Item = (Range<usize>, Range<usize>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.at < self.content.len() {
-            let line = match self.is_by_line {
-                true => line_around(self.content, self.at),
-                false => self.leap()?,
-            };
-            self.at = line.end + 1;
-            if let Some(found) = self.regex.find(&self.content[line.clone()]) {
-                return Some((line, found.range()));
-            }
-        }
-        None
-    }
-}
-
-impl Matches<'_> {
-    /// The next line in which a match begins. A match that runs on into other lines may run on to the file's end, from
-    /// every line anew: then the rest is searched line by line.
-    fn leap(&mut self) -> Option<Range<usize>> {
-        let found = self.regex.find_at(self.content, self.at)?;
-        let line = line_around(self.content, found.start());
-        self.is_by_line = found.end() > line.end;
-        // Behind the last line break there is no line.
-        (line.start < self.content.len()).then_some(line)
-    }
-}
-
-/// Without its line break.
-fn line_around(content: &[u8], at: usize) -> Range<usize> {
-    let start = content[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-    let end =
-        content[at..].iter().position(|byte| *byte == b'\n').map_or(content.len(), |newline| at + newline);
-    start..end
 }
 
 fn newlines(content: &[u8]) -> usize {
