@@ -89,11 +89,7 @@ impl Rule {
     fn touches(&self, tool: &str, access: &Access) -> bool {
         self.names(tool)
             && self.pattern.as_ref().is_none_or(|pattern| {
-                access
-                    .subjects
-                    .iter()
-                    .chain(&access.also)
-                    .any(|subject| pattern.matches(access.kind, subject))
+                access.subjects.iter().any(|subject| pattern.matches(access.kind, subject))
             })
     }
 }
@@ -250,7 +246,7 @@ mod tests {
 
     fn access(kind: Kind, subjects: &[&str]) -> Access {
         let subjects = subjects.iter().map(|s| (*s).to_owned()).collect();
-        Access { kind, subjects, also: vec![], opaque: false, class: "a class".into() }
+        Access { kind, subjects, opaque: false, class: "a class".into() }
     }
 
     fn gate(deny: &[&str], ask: &[&str], allow: &[&str]) -> Gate {

@@ -29,7 +29,7 @@
 //!         json!({"type": "object", "properties": {}})
 //!     }
 //!     fn access(&self, _: &Value, _: &Cx) -> Access {
-//!         Access { kind: Kind::Read, subjects: vec![], also: vec![], opaque: false, class: "the date".into() }
+//!         Access { kind: Kind::Read, subjects: vec![], opaque: false, class: "the date".into() }
 //!     }
 //!     fn title(&self, _: &Value) -> String {
 //!         "today".into()
@@ -109,17 +109,19 @@
 pub mod accumulate;
 pub mod agent;
 pub mod attach;
+mod capture;
 pub mod clip;
 pub mod config;
 pub mod context;
 mod diff;
 pub mod gate;
 pub mod home;
+mod lines;
 pub mod message;
 mod nearest;
-mod output;
 mod paths;
 pub mod process;
+mod programs;
 pub mod prompt;
 pub mod protocol;
 pub mod provider;
@@ -133,3 +135,4 @@ pub mod stamp;
 mod text_file;
 pub mod tools;
 mod turn;
+mod walk;

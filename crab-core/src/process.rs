@@ -118,33 +118,27 @@ impl Group {
     /// The processes that run, also those that left the group. Elsewhere than on Linux, the group's number stands for
     /// all that are in it.
     pub fn members(&self) -> Vec<u32> {
-        members(self.id, &self.marker)
-            .into_iter()
-            .map(|pid| pid.as_raw_nonzero().get().cast_unsigned())
-            .collect()
+        let members = members(self.id, &self.marker, &[]);
+        members.into_iter().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()).collect()
     }
 
     /// Asks all to end, kills after `grace` what still runs, and says whether all are gone.
     pub async fn end(&self, grace: Duration) -> bool {
-        self.signal(Signal::TERM);
-        let deadline = Instant::now() + grace;
+        // What was known once stays known: a child whose parent ended first can have nothing left to tell it by.
+        let mut known = self.signal(Signal::TERM, &[]);
+        let polite = Instant::now() + grace;
+        let deadline = polite + VANISH;
         while Instant::now() < deadline {
-            if self.members().is_empty() {
+            known = match Instant::now() < polite {
+                true => members(self.id, &self.marker, &known),
+                false => self.signal(Signal::KILL, &known),
+            };
+            if known.is_empty() {
                 return true;
             }
             sleep(GLANCE).await;
         }
-        let deadline = Instant::now() + VANISH;
-        loop {
-            self.signal(Signal::KILL);
-            if self.members().is_empty() {
-                return true;
-            }
-            if Instant::now() > deadline {
-                return false;
-            }
-            sleep(GLANCE).await;
-        }
+        false
     }
 
     /// Lets what still runs live on, until crab ends.
@@ -153,14 +147,17 @@ impl Group {
         lock(&self.guard).prune();
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Returns those that were there to get it.
+    fn signal(&self, signal: Signal, known: &[Pid]) -> Vec<Pid> {
+        let members = members(self.id, &self.marker, known);
         // A failure means that the process is gone, or is not ours to end.
         let _ = rustix::process::kill_process_group(self.id, signal);
         if cfg!(target_os = "linux") {
-            for pid in members(self.id, &self.marker) {
-                let _ = rustix::process::kill_process(pid, signal);
+            for pid in &members {
+                let _ = rustix::process::kill_process(*pid, signal);
             }
         }
+        members
     }
 }
 
@@ -170,8 +167,8 @@ impl Drop for Group {
             return;
         }
         // Twice, since a process may start another while the first list is made.
-        self.signal(Signal::KILL);
-        self.signal(Signal::KILL);
+        let known = self.signal(Signal::KILL, &[]);
+        self.signal(Signal::KILL, &known);
         lock(&self.guard).prune();
     }
 }
@@ -317,13 +314,16 @@ struct Process {
 }
 
 #[cfg(target_os = "linux")]
-fn members(group: Pid, marker: &str) -> Vec<Pid> {
+/// The living processes of a group, those with the marker, those that are `known`, and all their descendants.
+fn members(group: Pid, marker: &str, known: &[Pid]) -> Vec<Pid> {
     use std::collections::HashSet;
     let group = group.as_raw_nonzero().get();
+    let known: HashSet<i32> = known.iter().map(|pid| pid.as_raw_nonzero().get()).collect();
     let own = std::process::id().cast_signed();
     let table: Vec<Process> = processes().into_iter().filter(|process| process.pid != own).collect();
     let belongs = |process: &&Process| {
-        !process.is_dead && (process.group == group || is_marked(process.pid, marker.as_bytes()))
+        let is_named = process.group == group || known.contains(&process.pid);
+        !process.is_dead && (is_named || is_marked(process.pid, marker.as_bytes()))
     };
     let mut found: HashSet<i32> = table.iter().filter(belongs).map(|process| process.pid).collect();
     // A child with an empty environment in a group of its own is known by its parent only.
@@ -342,7 +342,7 @@ fn members(group: Pid, marker: &str) -> Vec<Pid> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn members(group: Pid, _marker: &str) -> Vec<Pid> {
+fn members(group: Pid, _marker: &str, _known: &[Pid]) -> Vec<Pid> {
     let runs = rustix::process::test_kill_process_group(group).is_ok();
     runs.then_some(group).into_iter().collect()
 }

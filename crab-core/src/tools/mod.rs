@@ -2,6 +2,8 @@
 
 mod bash;
 mod edit;
+mod glob;
+mod grep;
 mod read;
 mod write;
 
@@ -42,8 +44,6 @@ pub struct Access {
     /// working directory where it lies below it, links resolved and not). A deny rule bites when it matches any of
     /// them, an allow rule only when it matches all.
     pub subjects: Vec<String>,
-    /// What else the call comes down to, such as the command behind `sudo`: deny and ask rules look at these too.
-    pub also: Vec<String>,
     /// True when the subjects do not tell everything (substitutions, redirections): no allow rule with a pattern matches.
     pub opaque: bool,
     /// What the answer "a" grants for the session, in words, such as "every write and edit". Calls with an equal
@@ -185,7 +185,6 @@ pub(crate) fn path_access(kind: Kind, class: &str, arguments: &Value, cx: &Cx) -
     let subjects = path_argument(arguments).map(|path| crate::paths::subjects(&cx.cwd, path));
     Access {
         kind,
-        also: vec![],
         opaque: subjects.is_none(),
         subjects: subjects.unwrap_or_default(),
         class: class.to_owned(),
