@@ -1,7 +1,10 @@
 #![allow(dead_code, unused_imports)]
+mod args;
 mod caret;
+mod confirm;
 mod output;
 mod render;
 mod signals;
+mod stdin;
 mod tty;
 fn main() {}
