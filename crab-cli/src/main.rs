@@ -2,6 +2,8 @@
 mod args;
 mod caret;
 mod confirm;
+mod front;
+mod input;
 mod output;
 mod render;
 mod signals;
