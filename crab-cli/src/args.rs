@@ -235,7 +235,8 @@ fn refused(err: &clap::Error) -> Refused {
     let paragraphs: Vec<&str> = text.split("\n\n").map(str::trim).collect();
     let first = paragraphs.first().copied().unwrap_or_default();
     let first: Vec<&str> = first.trim_start_matches("error: ").lines().map(str::trim).collect();
-    let tip = paragraphs.iter().find_map(|text| text.strip_prefix("tip: ")).filter(|tip| tip.contains("similar"));
+    let tip =
+        paragraphs.iter().find_map(|text| text.strip_prefix("tip: ")).filter(|tip| tip.contains("similar"));
     let tip = tip.and_then(|tip| tip.lines().next()).map(|tip| format!("{tip}\n")).unwrap_or_default();
     let said = format!("{}\n{tip}", first.join(" "));
     wrong(&said.trim_end().replace('\'', "`"))
@@ -316,13 +317,12 @@ mod tests {
             &["--max-turns", "0"],
             &format!("invalid value `0` for `--max-turns <N>`: 0 is not in 1..=4294967295\n{hint}"),
         );
-        check_wrong(
-            &["--timeout", "-1"],
-            &format!("unexpected argument `-1` found\n{hint}"),
-        );
+        check_wrong(&["--timeout", "-1"], &format!("unexpected argument `-1` found\n{hint}"));
         check_wrong(
             &["-o", "xml"],
-            &format!("invalid value `xml` for `--output-format <FORMAT>` [possible values: text, json, stream-json]\n{hint}"),
+            &format!(
+                "invalid value `xml` for `--output-format <FORMAT>` [possible values: text, json, stream-json]\n{hint}"
+            ),
         );
         check_wrong(
             &["-c", "--no-session"],

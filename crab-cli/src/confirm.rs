@@ -7,7 +7,9 @@ use std::thread;
 use crab_core::protocol::{Answer, Question};
 use crab_core::tools::View;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+};
 use tokio::sync::oneshot;
 use unicode_width::UnicodeWidthStr;
 

@@ -46,7 +46,9 @@ fn a_diff_is_shown_whole() {
     let diff = (0..100).map(|n| format!("+line {n}\n")).collect::<String>();
     let view = View::Diff { path: "a\x1b.rs".into(), diff, added: 100, removed: 0 };
     let shown = text(&question(view), Paint::default(), 24, 20);
-    assert!(shown.contains("+line 0\n") && shown.contains("+line 99\n") && shown.contains("a^[.rs (+100 −0)"));
+    assert!(
+        shown.contains("+line 0\n") && shown.contains("+line 99\n") && shown.contains("a^[.rs (+100 −0)")
+    );
 }
 
 #[track_caller]

@@ -92,7 +92,6 @@ impl Front {
             }
         };
         input.cancel().await;
-        tty::restore();
         self.screen.renderer.close(exit)?;
         Ok(self.finish(exit).await)
     }
@@ -201,6 +200,8 @@ impl Front {
 
     /// Waits until all bytes are out, or a signal says not to.
     async fn finish(mut self, exit: u8) -> u8 {
+        // A question that was just taken back may not have let go of the terminal yet.
+        tty::restore();
         let is_stopped = exit >= 128;
         let patience = is_stopped.then(|| Instant::now() + Duration::from_secs(1));
         tokio::select! {
@@ -267,11 +268,13 @@ impl Front {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => {
-                    input.cancel().await;
-                    if signal != Signal::Interrupt {
-                        self.screen.output.err.write("\n")?;
-                        return Ok(Err(signal.exit()));
+                    if signal == Signal::Interrupt {
+                        input.refresh().await?;
+                        continue;
                     }
+                    input.cancel().await;
+                    self.screen.output.err.write("\n")?;
+                    return Ok(Err(signal.exit()));
                 }
                 typed = input.next() => return Ok(Ok(typed)),
                 event = self.handle.events.recv() => match event {

@@ -37,13 +37,21 @@ fn message(text: &str) -> Arc<Assistant> {
 
 fn end(stop: EndStop, messages: &[&str]) -> Event {
     let messages: Vec<_> = messages.iter().map(|text| message(text)).collect();
-    Event::TurnEnded(End { stop, error: None, messages, requests: 1, usage: Usage::default(), denied: vec![] })
+    Event::TurnEnded(End {
+        stop,
+        error: None,
+        messages,
+        requests: 1,
+        usage: Usage::default(),
+        denied: vec![],
+    })
 }
 
 fn front(output: Output, settings: Settings, capacity: usize) -> (Front, Agent) {
     let (commands, inbox) = mpsc::channel(8);
     let (events, receiver) = broadcast::channel(capacity);
-    let screen = Screen::choose(settings, output, SessionFacts { id: "s1".into(), ..Default::default() }).unwrap();
+    let screen =
+        Screen::choose(settings, output, SessionFacts { id: "s1".into(), ..Default::default() }).unwrap();
     let handle = Handle { commands, events: receiver };
     let signals = Signals::listen().unwrap();
     (Front::new(handle, screen, signals), Agent { commands: inbox, events })
@@ -126,7 +134,8 @@ async fn a_closed_pipe_aborts_the_turn_and_ends_quietly() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     let (mut err, w_err) = io::pipe().unwrap();
-    let (front, mut agent) = front(Output::start(Streams::of(writer, w_err)).unwrap(), Settings::default(), 64);
+    let (front, mut agent) =
+        front(Output::start(Streams::of(writer, w_err)).unwrap(), Settings::default(), 64);
     let agent = async {
         agent.commands.recv().await;
         agent.send(Event::TextDelta { request: 1, offset: 0, delta: "x\n".into() });
@@ -154,7 +163,10 @@ async fn a_full_device_is_a_failure_with_a_message() {
     assert_eq!(exit.unwrap(), 1);
     let mut said = String::new();
     io::Read::read_to_string(&mut err, &mut said).unwrap();
-    assert_eq!(said.lines().last().unwrap(), "crab: cannot write to standard output: no space left on device");
+    assert_eq!(
+        said.lines().last().unwrap(),
+        "crab: cannot write to standard output: no space left on device"
+    );
 }
 
 #[tokio::test]
@@ -166,7 +178,8 @@ async fn stream_json_has_a_session_line_first_and_a_done_line_last() {
         agent.commands.recv().await;
         agent.say(1, "half\x1b");
         let kind = FailureKind::Auth;
-        let error = Some(Failure { kind, message: "bad key".into(), status: Some(401), provider: Some("p".into()) });
+        let error =
+            Some(Failure { kind, message: "bad key".into(), status: Some(401), provider: Some("p".into()) });
         let Event::TurnEnded(end) = end(EndStop::Error, &["half\x1b"]) else { unreachable!() };
         agent.send(Event::TurnEnded(End { error, ..end }));
     };

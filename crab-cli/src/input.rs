@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyModifiers};
 use reedline::{
-    EditCommand, Emacs, FileBackedHistory, Highlighter, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
-    ReedlineEvent, Signal, StyledText, ValidationResult, Validator, default_emacs_keybindings,
+    EditCommand, Emacs, FileBackedHistory, Highlighter, Prompt, PromptEditMode, PromptHistorySearch,
+    Reedline, ReedlineEvent, Signal, StyledText, ValidationResult, Validator, default_emacs_keybindings,
 };
 use tokio::sync::mpsc;
 
@@ -22,6 +22,9 @@ use crate::tty;
 
 /// Lines that the history keeps.
 const HISTORY: usize = 10_000;
+
+/// What stands before each line; tests and scripts look for it.
+const PROMPT: &str = "> ";
 
 /// What a request for a line gave.
 #[derive(Debug)]
@@ -88,6 +91,17 @@ impl Input {
         typed.unwrap_or_else(|| Typed::Failed(io::Error::other("the line editor has ended")))
     }
 
+    /// A signal, not a key, asked for a fresh line.
+    pub(crate) async fn refresh(&mut self) -> io::Result<()> {
+        if self.is_open && tty::is_dumb() {
+            // The terminal has dropped the draft already; the thread goes on reading.
+            io::stderr().write_all(b"\n")?;
+            return show_plain_prompt();
+        }
+        self.cancel().await;
+        Ok(())
+    }
+
     /// Takes the open request back and waits a moment for the editor to let go of the terminal.
     pub(crate) async fn cancel(&mut self) {
         if !self.is_open || tty::is_dumb() {
@@ -102,6 +116,11 @@ impl Input {
     }
 }
 
+/// The prompt of a terminal that edits its own lines.
+fn show_plain_prompt() -> io::Result<()> {
+    io::stderr().write_all(PROMPT.as_bytes())
+}
+
 /// Lines as the terminal itself edits them, for one that understands no escape sequences.
 fn read_plain(asked: &Receiver<()>, send: &mpsc::UnboundedSender<Typed>) {
     while asked.recv().is_ok() {
@@ -114,7 +133,7 @@ fn read_plain(asked: &Receiver<()>, send: &mpsc::UnboundedSender<Typed>) {
 
 fn read_plain_line() -> io::Result<Typed> {
     let mut text = String::new();
-    io::stderr().write_all(b"> ")?;
+    show_plain_prompt()?;
     loop {
         let mut line = String::new();
         if io::stdin().lock().read_line(&mut line)? == 0 {
@@ -233,7 +252,7 @@ impl Prompt for Face {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        "> ".into()
+        PROMPT.into()
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {

@@ -1,4 +1,6 @@
-#![allow(dead_code, unused_imports)]
+//! Parse, build, run, exit code.
+#![allow(dead_code, reason = "the parts are put together by `setup`")]
+
 mod args;
 mod caret;
 mod confirm;
@@ -9,4 +11,5 @@ mod render;
 mod signals;
 mod stdin;
 mod tty;
+
 fn main() {}

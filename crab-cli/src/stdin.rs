@@ -214,11 +214,7 @@ mod tests {
     fn words_and_pipe_make_the_prompt() {
         check(&["sum", "up"], None, Ok("sum up"));
         check(&["sum", "up"], Some(b""), Ok("sum up"));
-        check(
-            &["sum", "up"],
-            Some(b"DATA-1\n"),
-            Ok("sum up\n\n<stdin bytes=\"7\">\nDATA-1\n</stdin>"),
-        );
+        check(&["sum", "up"], Some(b"DATA-1\n"), Ok("sum up\n\n<stdin bytes=\"7\">\nDATA-1\n</stdin>"));
         check(&["sum up", "-"], Some(b"x"), Ok("sum up\n\n<stdin bytes=\"1\">\nx\n</stdin>"));
         check(&[], Some(b"just this\n"), Ok("just this\n"));
         check(&["-"], Some(b"just this\n"), Ok("just this\n"));

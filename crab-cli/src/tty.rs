@@ -79,16 +79,17 @@ fn remembered() -> MutexGuard<'static, Option<Remembered>> {
 
 /// Remembers the terminal's state for [`restore`], and makes a panic restore it and say one line. Call it first.
 pub(crate) fn remember() {
-    if let Ok(tty) = File::options().read(true).write(true).open("/dev/tty") {
-        if let Ok(termios) = tcgetattr(&tty) {
-            *remembered() = Some(Remembered { tty, termios });
-        }
+    if let Ok(tty) = File::options().read(true).write(true).open("/dev/tty")
+        && let Ok(termios) = tcgetattr(&tty)
+    {
+        *remembered() = Some(Remembered { tty, termios });
     }
     std::panic::set_hook(Box::new(|panic| {
         restore();
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        let text =
+            text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         let place = panic.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
         let text = crate::caret::line(text);
         // Standard error may be gone; there is no other place to say it.

@@ -87,7 +87,9 @@ impl Json {
                 "output": text_of(&result.content), "is_error": result.is_error, "ms": result.ms,
             }),
             Event::Warned { message } => json!({"type": "warning", "message": message}),
-            Event::TurnStarted { .. } | Event::RequestStarted { .. } | Event::QuestionAsked(_) => return Ok(()),
+            Event::TurnStarted { .. } | Event::RequestStarted { .. } | Event::QuestionAsked(_) => {
+                return Ok(());
+            }
         };
         self.line(object)
     }

@@ -290,9 +290,7 @@ impl Renderer for Text {
             Event::PermissionDecided { id, decision: Decision::Deny, by, .. } => self.decided(id, *by),
             Event::ToolOutput { id, chunk } => self.tool_output(id, chunk),
             Event::CallDone { result, view } => self.call_done(result, view),
-            Event::Warned { message } => {
-                self.log_unless_quiet(Style::Yellow, &format!("warning: {message}"))
-            }
+            Event::Warned { message } => self.log_unless_quiet(Style::Yellow, &format!("warning: {message}")),
             Event::TurnEnded(end) => self.ended(end),
             Event::QuestionAsked(_) | Event::PermissionDecided { .. } => Ok(()),
         }
@@ -312,3 +310,7 @@ fn whole(text: &str) -> String {
     let shown = caret::strict(text);
     if shown.ends_with('\n') { shown } else { shown + "\n" }
 }
+
+#[cfg(test)]
+#[path = "plain_tests.rs"]
+mod tests;

@@ -91,8 +91,7 @@ mod tests {
     #[test]
     fn the_receipt_counts_files_once_and_failures_not_at_all() {
         let mut receipt = Receipt::begin();
-        let diff =
-            |path: &str| View::Diff { path: path.into(), diff: String::new(), added: 2, removed: 1 };
+        let diff = |path: &str| View::Diff { path: path.into(), diff: String::new(), added: 2, removed: 1 };
         receipt.add(&result(false), &diff("a"));
         receipt.add(&result(false), &diff("a"));
         receipt.add(&result(true), &diff("b"));

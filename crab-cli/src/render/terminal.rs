@@ -67,7 +67,8 @@ impl Paint {
 
 fn decide<V: AsRef<OsStr>>(color: Color, is_terminal: bool, env: impl Fn(&str) -> Option<V>) -> bool {
     let set = |name| env(name).is_some_and(|value| !value.as_ref().is_empty());
-    let forced = || env("CLICOLOR_FORCE").is_some_and(|value| !value.as_ref().is_empty() && value.as_ref() != "0");
+    let forced =
+        || env("CLICOLOR_FORCE").is_some_and(|value| !value.as_ref().is_empty() && value.as_ref() != "0");
     let dumb = || env("TERM").is_none_or(|term| term.as_ref().is_empty() || term.as_ref() == "dumb");
     match color {
         Color::Always => true,
