@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{ArgAction, Parser};
+use clap::Parser;
 use crab_core::provider::Effort;
 
 use crate::render::terminal::Color;
