@@ -1,0 +1,339 @@
+//! The front end: events to the screen, typed lines, signals and answers to the agent.
+
+use std::io;
+use std::time::Duration;
+
+use crab_core::agent::Handle;
+use crab_core::message::Part;
+use crab_core::protocol::{Answer, Command, End, Event};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, sleep_until};
+
+use crate::confirm::{Asking, Reply};
+use crate::input::{Input, Typed};
+use crate::output::{Broken, Stream};
+use crate::render::{Screen, exit_code};
+use crate::signals::{Signal, Signals};
+use crate::tty;
+
+/// How long an aborted turn may take to end.
+const GRACE: Duration = Duration::from_millis(1900);
+
+const HELP: &str = "\
+/help          this text
+/quit, /exit   leave, as does Ctrl-D or Ctrl-C twice
+Enter          send; a \\ at the end of a line, or Alt-Enter, begins a new line
+Ctrl-C         stop the running turn, or clear the line
+Ctrl-R         search what was typed before
+";
+
+/// Why a turn was stopped from outside.
+#[derive(Debug)]
+enum Cause {
+    Signal(Signal),
+    /// Ctrl-C at a question.
+    Interrupted,
+    Broken(Broken),
+}
+
+/// How a turn came to its end, as the front end saw it.
+struct Turn {
+    /// `None`: it did not end in time, or the agent is gone.
+    end: Option<End>,
+    cause: Option<Cause>,
+}
+
+/// The agent, the screen and the signals, for as long as crab runs.
+pub(crate) struct Front {
+    handle: Handle,
+    screen: Screen,
+    signals: Signals,
+}
+
+impl Front {
+    /// Puts them together.
+    pub(crate) fn new(handle: Handle, screen: Screen, signals: Signals) -> Self {
+        Self { handle, screen, signals }
+    }
+
+    /// Print mode: one turn, then the exit code. All output has left crab when it returns.
+    pub(crate) async fn print_run(mut self, prompt: Vec<Part>) -> io::Result<u8> {
+        let turn = self.turn(prompt).await?;
+        let exit = self.verdict(&turn)?;
+        self.screen.renderer.close(exit)?;
+        Ok(self.finish(exit).await)
+    }
+
+    /// Interactive: turn after turn until the user leaves. `parts` makes a prompt of a typed text, or says why not.
+    pub(crate) async fn interactive(
+        mut self,
+        first: Option<Vec<Part>>,
+        mut input: Input,
+        parts: impl Fn(&str) -> Result<Vec<Part>, String>,
+    ) -> io::Result<u8> {
+        let mut next = first;
+        let exit = loop {
+            let prompt = match next.take() {
+                Some(prompt) => prompt,
+                None => match self.prompt(&mut input, &parts).await? {
+                    Ok(prompt) => prompt,
+                    Err(exit) => break exit,
+                },
+            };
+            let turn = self.turn(prompt).await?;
+            if turn.end.is_none() && self.handle.events.is_closed() {
+                break self.verdict(&turn)?;
+            }
+            match turn.cause {
+                Some(Cause::Signal(signal)) if signal != Signal::Interrupt => break signal.exit(),
+                Some(Cause::Broken(_)) => break self.verdict(&turn)?,
+                _ if turn.end.is_none() => self.screen.say("the turn did not stop in time")?,
+                _ => {}
+            }
+        };
+        input.cancel().await;
+        self.screen.renderer.close(exit)?;
+        Ok(self.finish(exit).await)
+    }
+
+    /// Runs one turn to its end.
+    async fn turn(&mut self, prompt: Vec<Part>) -> io::Result<Turn> {
+        let mut turn = Turn { end: None, cause: None };
+        if !self.tell(Command::Submit(prompt)).await {
+            return Ok(turn);
+        }
+        let mut deadline = None;
+        let mut open: Option<(String, Asking)> = None;
+        loop {
+            let cause = tokio::select! {
+                biased;
+                signal = self.signals.next() => Cause::Signal(signal),
+                Some(broken) = self.screen.output.broken.recv() => {
+                    if broken.stream == Stream::Err {
+                        continue;
+                    }
+                    Cause::Broken(broken)
+                }
+                reply = replied(&mut open) => {
+                    let id = open.take().map(|(id, _)| id).unwrap_or_default();
+                    if self.answer(id, reply).await {
+                        continue;
+                    }
+                    Cause::Interrupted
+                }
+                () = passed(deadline) => return Ok(turn),
+                event = self.handle.events.recv() => match event {
+                    Ok(event) => {
+                        self.show(&event, &mut open).await?;
+                        if let Event::TurnEnded(end) = event {
+                            turn.end = Some(end);
+                            return Ok(turn);
+                        }
+                        continue;
+                    }
+                    Err(RecvError::Lagged(events)) => {
+                        self.screen.renderer.lagged(events)?;
+                        continue;
+                    }
+                    Err(RecvError::Closed) => return Ok(turn),
+                },
+            };
+            // The second time the user means now.
+            if turn.cause.is_some() && matches!(cause, Cause::Signal(_)) {
+                return Ok(turn);
+            }
+            open = None;
+            turn.cause.get_or_insert(cause);
+            if deadline.is_none() {
+                deadline = Some(Instant::now() + GRACE);
+                self.tell(Command::Abort).await;
+            }
+        }
+    }
+
+    async fn show(&mut self, event: &Event, open: &mut Option<(String, Asking)>) -> io::Result<()> {
+        self.screen.renderer.event(event)?;
+        if let Event::QuestionAsked(question) = event {
+            self.screen.output.settled().await;
+            *open = Some((question.call.id.clone(), Asking::open(question, self.screen.paint)?));
+        }
+        Ok(())
+    }
+
+    /// Passes the reply on. False when it means the end of the turn as well.
+    async fn answer(&mut self, id: String, reply: Reply) -> bool {
+        let (answer, goes_on) = match reply {
+            Reply::Answer(answer) => (answer, true),
+            Reply::Interrupted => (Answer::Deny(None), false),
+        };
+        self.tell(Command::Answer { id, answer }).await;
+        goes_on
+    }
+
+    /// False when the agent is gone, which the closed events say as well.
+    async fn tell(&self, command: Command) -> bool {
+        self.handle.commands.send(command).await.is_ok()
+    }
+
+    /// The exit code of a turn, by what stopped it from outside, else by how it ended.
+    fn verdict(&mut self, turn: &Turn) -> io::Result<u8> {
+        match (&turn.cause, &turn.end) {
+            (Some(Cause::Signal(signal)), _) => Ok(signal.exit()),
+            (Some(Cause::Interrupted), _) => Ok(Signal::Interrupt.exit()),
+            (Some(Cause::Broken(broken)), _) => self.blame(broken),
+            (None, Some(end)) => Ok(exit_code(end)),
+            (None, None) => {
+                self.screen.say("the agent ended without finishing its turn\nplease report it as a bug")?;
+                Ok(1)
+            }
+        }
+    }
+
+    /// A reader that has read enough is no failure; a full disk is.
+    fn blame(&self, broken: &Broken) -> io::Result<u8> {
+        if broken.error.kind() == io::ErrorKind::BrokenPipe {
+            return Ok(0);
+        }
+        self.screen.say(&format!("cannot write to standard output: {}", plainly(&broken.error)))?;
+        Ok(1)
+    }
+
+    /// Waits until all bytes are out, or a signal says not to.
+    async fn finish(mut self, exit: u8) -> u8 {
+        // A question that was just taken back may not have let go of the terminal yet.
+        tty::restore();
+        let is_stopped = exit >= 128;
+        let patience = is_stopped.then(|| Instant::now() + Duration::from_secs(1));
+        tokio::select! {
+            () = self.screen.output.drained() => {}
+            signal = self.signals.next() => return signal.exit(),
+            () = passed(patience) => return exit,
+        }
+        let mut exit = exit;
+        while let Ok(broken) = self.screen.output.broken.try_recv() {
+            if broken.stream == Stream::Out && exit == 0 {
+                // With standard error gone as well, the exit code is all that is left to say it.
+                exit = self.blame(&broken).unwrap_or(1);
+            }
+        }
+        self.screen.output.drained().await;
+        exit
+    }
+
+    /// Waits for a prompt. `Err` is the exit code of leaving.
+    async fn prompt(
+        &mut self,
+        input: &mut Input,
+        parts: &impl Fn(&str) -> Result<Vec<Part>, String>,
+    ) -> io::Result<Result<Vec<Part>, u8>> {
+        let mut is_leaving = false;
+        loop {
+            let typed = match self.typed(input).await? {
+                Ok(typed) => typed,
+                Err(exit) => return Ok(Err(exit)),
+            };
+            let was_leaving = std::mem::take(&mut is_leaving);
+            match typed {
+                Typed::Line(line) => match meaning(&line) {
+                    Meaning::Nothing => {}
+                    Meaning::Quit => return Ok(Err(0)),
+                    Meaning::Help => self.screen.output.err.write(HELP)?,
+                    Meaning::Unknown(word) => {
+                        self.screen.say(&format!("no command `{word}`: there are /help and /quit"))?;
+                    }
+                    Meaning::Prompt => match parts(&line) {
+                        Ok(parts) => return Ok(Ok(parts)),
+                        Err(why) => self.screen.say(&why)?,
+                    },
+                },
+                Typed::Interrupted { had_draft: true } | Typed::Cancelled => {}
+                Typed::Interrupted { had_draft: false } if was_leaving => return Ok(Err(0)),
+                Typed::Interrupted { had_draft: false } => {
+                    is_leaving = true;
+                    self.screen.output.err.write("Ctrl-C again, or Ctrl-D, leaves\n")?;
+                }
+                Typed::End => return Ok(Err(0)),
+                Typed::Failed(err) => {
+                    self.screen.say(&format!("cannot read the terminal: {}", plainly(&err)))?;
+                    return Ok(Err(1));
+                }
+            }
+        }
+    }
+
+    /// What is typed next, while events are shown and signals heeded.
+    async fn typed(&mut self, input: &mut Input) -> io::Result<Result<Typed, u8>> {
+        self.screen.output.settled().await;
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => {
+                    if signal == Signal::Interrupt {
+                        input.refresh().await?;
+                        continue;
+                    }
+                    input.cancel().await;
+                    self.screen.output.err.write("\n")?;
+                    return Ok(Err(signal.exit()));
+                }
+                typed = input.next() => return Ok(Ok(typed)),
+                event = self.handle.events.recv() => match event {
+                    Ok(event) => self.screen.renderer.event(&event)?,
+                    Err(RecvError::Lagged(events)) => self.screen.renderer.lagged(events)?,
+                    Err(RecvError::Closed) => {
+                        input.cancel().await;
+                        self.screen.say("the agent has ended\nplease report it as a bug")?;
+                        return Ok(Err(1));
+                    }
+                },
+            }
+        }
+    }
+}
+
+async fn replied(open: &mut Option<(String, Asking)>) -> Reply {
+    match open {
+        Some((_, asking)) => asking.reply().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The system's words without the number that Rust puts behind them.
+fn plainly(err: &io::Error) -> String {
+    let text = err.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_lowercase()
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning<'a> {
+    Nothing,
+    Help,
+    Quit,
+    Unknown(&'a str),
+    Prompt,
+}
+
+/// A slash and one word is a command; a path is a prompt.
+fn meaning(line: &str) -> Meaning<'_> {
+    let line = line.trim();
+    match line {
+        "" => Meaning::Nothing,
+        "/help" => Meaning::Help,
+        "/quit" | "/exit" => Meaning::Quit,
+        _ if !line.starts_with('/') || line.contains(char::is_whitespace) => Meaning::Prompt,
+        _ if line[1..].contains('/') || std::path::Path::new(line).exists() => Meaning::Prompt,
+        word => Meaning::Unknown(word),
+    }
+}
+
+#[cfg(test)]
+#[path = "front_tests.rs"]
+mod tests;

@@ -1,0 +1,288 @@
+//! Typed lines: the line editor on its own thread, one line for each request.
+
+use std::borrow::Cow;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyModifiers};
+use reedline::{
+    EditCommand, Emacs, FileBackedHistory, Highlighter, Prompt, PromptEditMode, PromptHistorySearch,
+    Reedline, ReedlineEvent, Signal, StyledText, ValidationResult, Validator, default_emacs_keybindings,
+};
+use tokio::sync::mpsc;
+
+use crate::tty;
+
+/// Lines that the history keeps.
+const HISTORY: usize = 10_000;
+
+/// What stands before each line; tests and scripts look for it.
+const PROMPT: &str = "> ";
+
+/// What a request for a line gave.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    /// A line, or several.
+    Line(String),
+    /// Ctrl-C; whether there was a draft that it cleared.
+    Interrupted {
+        /// There was one.
+        had_draft: bool,
+    },
+    /// Ctrl-D on an empty line, or the end of the input.
+    End,
+    /// The request was taken back by [`Input::cancel`].
+    Cancelled,
+    /// The terminal failed.
+    Failed(io::Error),
+}
+
+/// How the line editor looks and what it keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// The file of the history; `None` keeps it in memory.
+    pub(crate) history: Option<PathBuf>,
+    /// Whether the prompt is styled.
+    pub(crate) is_styled: bool,
+}
+
+/// The line editor. It touches the terminal only between a request and its answer.
+pub(crate) struct Input {
+    requests: Sender<()>,
+    lines: mpsc::UnboundedReceiver<Typed>,
+    cancel: Arc<AtomicBool>,
+    is_open: bool,
+}
+
+impl Input {
+    /// Starts its thread. A history that can't be kept is told in the second value and kept in memory.
+    pub(crate) fn start(settings: Settings) -> io::Result<(Self, Option<String>)> {
+        let (requests, asked) = channel();
+        let (send, lines) = mpsc::unbounded_channel();
+        let cancel = Arc::new(AtomicBool::new(false));
+        let mut warning = None;
+        let builder = thread::Builder::new().name("input".into());
+        if tty::is_dumb() {
+            builder.spawn(move || read_plain(&asked, &send))?;
+        } else {
+            let editor = Editor::new(settings, cancel.clone(), &mut warning);
+            builder.spawn(move || editor.run(&asked, &send))?;
+        }
+        Ok((Self { requests, lines, cancel, is_open: false }, warning))
+    }
+
+    /// Shows the prompt, unless it stands already, and waits for what is typed. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Typed {
+        if !self.is_open {
+            self.is_open = true;
+            if self.requests.send(()).is_err() {
+                return Typed::Failed(io::Error::other("the line editor has ended"));
+            }
+        }
+        let typed = self.lines.recv().await;
+        self.is_open = false;
+        typed.unwrap_or_else(|| Typed::Failed(io::Error::other("the line editor has ended")))
+    }
+
+    /// A signal, not a key, asked for a fresh line.
+    pub(crate) async fn refresh(&mut self) -> io::Result<()> {
+        if self.is_open && tty::is_dumb() {
+            // The terminal has dropped the draft already; the thread goes on reading.
+            io::stderr().write_all(b"\n")?;
+            return show_plain_prompt();
+        }
+        self.cancel().await;
+        Ok(())
+    }
+
+    /// Takes the open request back and waits a moment for the editor to let go of the terminal.
+    pub(crate) async fn cancel(&mut self) {
+        if !self.is_open || tty::is_dumb() {
+            return;
+        }
+        self.cancel.store(true, Ordering::Relaxed);
+        // An editor that waits for a terminal's answer takes longer; the terminal is restored without it.
+        if tokio::time::timeout(Duration::from_millis(700), self.lines.recv()).await.is_ok() {
+            self.is_open = false;
+        }
+        self.cancel.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The prompt of a terminal that edits its own lines.
+fn show_plain_prompt() -> io::Result<()> {
+    io::stderr().write_all(PROMPT.as_bytes())
+}
+
+/// Lines as the terminal itself edits them, for one that understands no escape sequences.
+fn read_plain(asked: &Receiver<()>, send: &mpsc::UnboundedSender<Typed>) {
+    while asked.recv().is_ok() {
+        let typed = read_plain_line().unwrap_or_else(Typed::Failed);
+        if send.send(typed).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_plain_line() -> io::Result<Typed> {
+    let mut text = String::new();
+    show_plain_prompt()?;
+    loop {
+        let mut line = String::new();
+        if io::stdin().lock().read_line(&mut line)? == 0 {
+            return Ok(if text.is_empty() { Typed::End } else { Typed::Line(text) });
+        }
+        text.push_str(line.trim_end_matches(['\n', '\r']));
+        if !goes_on(&text) {
+            return Ok(Typed::Line(text));
+        }
+        text.push('\n');
+    }
+}
+
+/// A backslash at the end of a line begins another one.
+fn goes_on(line: &str) -> bool {
+    line.ends_with('\\')
+}
+
+struct Editor {
+    reedline: Reedline,
+    has_draft: Arc<AtomicBool>,
+    face: Face,
+}
+
+impl Editor {
+    fn new(settings: Settings, cancel: Arc<AtomicBool>, warning: &mut Option<String>) -> Self {
+        let has_draft = Arc::new(AtomicBool::new(false));
+        let mut reedline = Reedline::create()
+            .use_bracketed_paste(true)
+            .with_ansi_colors(settings.is_styled)
+            .disable_auto_pairs()
+            .with_break_signal(cancel)
+            .with_validator(Box::new(Continuation))
+            .with_highlighter(Box::new(Watch(has_draft.clone())))
+            .with_edit_mode(Box::new(Emacs::new(keys())));
+        match settings.history.as_deref().map(history) {
+            Some(Ok(history)) => reedline = reedline.with_history(Box::new(history)),
+            Some(Err(err)) => *warning = Some(format!("the prompt history is not kept: {err}")),
+            None => {}
+        }
+        Self { reedline, has_draft, face: Face }
+    }
+
+    fn run(mut self, asked: &Receiver<()>, send: &mpsc::UnboundedSender<Typed>) {
+        while asked.recv().is_ok() {
+            tty::touch();
+            self.has_draft.store(false, Ordering::Relaxed);
+            let typed = match self.reedline.read_line(&self.face) {
+                Ok(Signal::Success(line)) => Typed::Line(line),
+                Ok(Signal::CtrlC) => Typed::Interrupted { had_draft: self.has_draft.load(Ordering::Relaxed) },
+                Ok(Signal::CtrlD) => Typed::End,
+                Ok(_) => {
+                    self.reedline.run_edit_commands(&[EditCommand::Clear]);
+                    Typed::Cancelled
+                }
+                Err(err) => Typed::Failed(err),
+            };
+            if matches!(typed, Typed::Line(_)) {
+                // The line counts, its place in the history less so: a full disk must not cost the prompt.
+                let _ = self.reedline.sync_history();
+            }
+            if send.send(typed).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Emacs keys; Alt-Enter and Shift-Enter begin a new line. Ctrl-J is what Enter was when a line was typed ahead.
+fn keys() -> reedline::Keybindings {
+    let mut keys = default_emacs_keybindings();
+    let newline = || ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+    keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline());
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::Enter, newline());
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
+    keys
+}
+
+/// The history, in a file that only its owner can read, whatever the umask.
+fn history(path: &Path) -> io::Result<FileBackedHistory> {
+    let about = |err: io::Error| io::Error::new(err.kind(), format!("`{}`: {err}", path.display()));
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(about)?;
+    file.set_permissions(PermissionsExt::from_mode(0o600)).map_err(about)?;
+    FileBackedHistory::with_file(HISTORY, path.to_path_buf()).map_err(|err| about(io::Error::other(err)))
+}
+
+struct Continuation;
+
+impl Validator for Continuation {
+    fn validate(&self, line: &str) -> ValidationResult {
+        if goes_on(line) { ValidationResult::Incomplete } else { ValidationResult::Complete }
+    }
+}
+
+/// Sees each painted draft, since the editor has cleared it by the time it reports Ctrl-C.
+struct Watch(Arc<AtomicBool>);
+
+impl Highlighter for Watch {
+    fn highlight(&self, line: &str, _: usize) -> StyledText {
+        self.0.store(!line.is_empty(), Ordering::Relaxed);
+        let mut text = StyledText::new();
+        text.push((Default::default(), line.to_owned()));
+        text
+    }
+}
+
+struct Face;
+
+impl Prompt for Face {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        PROMPT.into()
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        "  ".into()
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        format!("search `{}` > ", search.term).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_is_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history");
+        std::fs::write(&path, "old\n").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        drop(history(&path).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old\n");
+        let err = history(dir.path()).map(drop).unwrap_err().to_string();
+        assert!(err.contains(&dir.path().display().to_string()), "{err}");
+    }
+
+    #[test]
+    fn a_backslash_at_the_end_goes_on() {
+        assert!(goes_on("a \\") && goes_on("a\n\\") && !goes_on("a \\ b") && !goes_on(""));
+    }
+}
