@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::Parser;
 use crab_core::provider::Effort;
 
 use crate::render::terminal::Color;

@@ -1,5 +1,4 @@
 //! Parse, build, run, exit code.
-#![allow(dead_code, reason = "the parts are put together by `setup`")]
 
 mod args;
 mod caret;
@@ -7,9 +6,202 @@ mod confirm;
 mod front;
 mod input;
 mod output;
+mod pick;
 mod render;
+mod setup;
 mod signals;
 mod stdin;
 mod tty;
 
-fn main() {}
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crab_core::message::Part;
+use crab_core::protocol::FailureKind;
+use crab_core::{agent, attach, config};
+
+use args::{Args, Refused, Task};
+use front::Front;
+use input::Input;
+use render::terminal::Color;
+use render::{Format, Screen, Settings};
+use setup::{Ground, Parts, Stop};
+use signals::Signals;
+
+fn main() -> ExitCode {
+    tty::remember();
+    let args = match Args::read(std::env::args_os()) {
+        Ok(args) => args,
+        Err(Refused::Shown(text)) => return print(&text),
+        Err(Refused::Wrong(text)) => return complain(&Stop::wrong(text), Format::Text),
+    };
+    let format = args.output_format;
+    let done = match args.task(|dir| PathBuf::from(dir).is_dir()) {
+        Task::Prompt(words) => return run(&args, &words).unwrap_or_else(|stop| complain(&stop, format)),
+        Task::Sessions => sessions(&args),
+        Task::Config => settings(&args),
+        Task::Trust(dir) => trust(&args, dir),
+    };
+    match done {
+        Ok(text) => print(&text),
+        Err(stop) => complain(&stop, format),
+    }
+}
+
+/// Writes a command's text to standard output. A reader that has gone has seen enough.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(err) if err.kind() != io::ErrorKind::BrokenPipe => {
+            let stop = Stop::new(FailureKind::Internal, format!("cannot write to standard output: {err}"));
+            complain(&stop, Format::Text)
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// The one place that says why crab does not start.
+fn complain(stop: &Stop, format: Format) -> ExitCode {
+    // Nobody is left to tell when standard error or output is gone; the exit code says it all the same.
+    let _ = writeln!(io::stderr(), "crab: {}", caret::answer(&stop.failure.message));
+    if format != Format::Text {
+        let _ = io::stdout().write_all(render::failed(&stop.failure, stop.exit, "").as_bytes());
+    }
+    ExitCode::from(stop.exit)
+}
+
+fn run(args: &Args, words: &[String]) -> Result<ExitCode, Stop> {
+    let is_print = args.is_print(io::stdin().is_terminal());
+    let ground = setup::ground(args)?;
+    let settings = Settings { color: color(args, &ground), ..args.settings() };
+    let cwd = ground.cwd.clone();
+    let parts = setup::parts(args, ground)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|err| Stop::new(FailureKind::Internal, format!("cannot start: {err}")))?;
+    let environment = parts.agent.environment.clone();
+    let done = runtime.block_on(async {
+        let prompt = match is_print {
+            true => Some(gather(words, &cwd).await?),
+            false => Some(stdin::words(words))
+                .filter(|text| !text.trim().is_empty())
+                .map(|text| expand(&text, &cwd))
+                .transpose()?,
+        };
+        converse(parts, settings, prompt, is_print).await
+    });
+    // What crab started ends before crab does; what hangs in a blocking call is not waited for.
+    environment.close();
+    runtime.shutdown_background();
+    tty::restore();
+    done.map(ExitCode::from)
+}
+
+/// The prompt of print mode: words, attachments and what came on standard input.
+async fn gather(words: &[String], cwd: &std::path::Path) -> Result<Vec<Part>, Stop> {
+    let prompt = stdin::gather(words).await.map_err(|err| Stop::wrong(err.to_string()))?;
+    if let Some(note) = prompt.note {
+        // A closed standard error is no reason not to run.
+        let _ = writeln!(io::stderr(), "crab: {note}");
+    }
+    let mut parts = if prompt.words.is_empty() { vec![] } else { expand(&prompt.words, cwd)? };
+    match (parts.first_mut(), prompt.piped) {
+        (Some(Part::Text { text }), Some(piped)) => text.push_str(&format!("\n\n{piped}")),
+        (_, Some(piped)) => parts.push(Part::text(piped)),
+        (_, None) => {}
+    }
+    Ok(parts)
+}
+
+fn expand(text: &str, cwd: &std::path::Path) -> Result<Vec<Part>, Stop> {
+    attach::expand(text, cwd).map_err(Stop::wrong)
+}
+
+async fn converse(
+    parts: Parts,
+    settings: Settings,
+    prompt: Option<Vec<Part>>,
+    is_print: bool,
+) -> Result<u8, Stop> {
+    let failed = |err: io::Error| Stop::new(FailureKind::Internal, format!("cannot use the terminal: {err}"));
+    let Parts { agent, facts, warnings, history } = parts;
+    let signals = Signals::listen().map_err(failed)?;
+    let streams = tty::Streams::take().map_err(failed)?;
+    if !is_print {
+        streams.lend_terminal().map_err(failed)?;
+    }
+    let cwd = agent.cwd.clone();
+    let (model, id) = (format!("{}/{}", facts.provider, facts.model), facts.id.clone());
+    let messages = agent.session.path().len();
+    let mut screen =
+        Screen::choose(settings, output::Output::start(streams).map_err(failed)?, facts).map_err(failed)?;
+    for message in warnings {
+        screen.renderer.event(&crab_core::protocol::Event::Warned { message }).map_err(failed)?;
+    }
+    let handle = agent::spawn(agent);
+    match (is_print, prompt) {
+        (true, prompt) => {
+            Front::new(handle, screen, signals).print_run(prompt.unwrap_or_default()).await.map_err(failed)
+        }
+        (false, prompt) => {
+            let is_styled = screen.paint.is_on;
+            let (input, warning) = Input::start(input::Settings { history, is_styled }).map_err(failed)?;
+            let going_on = if messages > 0 { format!(", {messages} entries so far") } else { String::new() };
+            screen.say(&format!("{model}, session {id}{going_on}; /help for help")).map_err(failed)?;
+            if let Some(warning) = warning {
+                screen.say(&warning).map_err(failed)?;
+            }
+            let expand = move |text: &str| attach::expand(text, &cwd);
+            Front::new(handle, screen, signals).interactive(prompt, input, expand).await.map_err(failed)
+        }
+    }
+}
+
+/// The flag, or what the configuration says.
+fn color(args: &Args, ground: &Ground) -> Color {
+    match (args.color, ground.config.color.as_deref()) {
+        (Color::Auto, Some("always")) => Color::Always,
+        (Color::Auto, Some("never")) => Color::Never,
+        (color, _) => color,
+    }
+}
+
+fn sessions(args: &Args) -> Result<String, Stop> {
+    let ground = setup::ground(args)?;
+    let home = ground.home.ok_or_else(|| {
+        Stop::new(FailureKind::Session, "there is no home for sessions: set CRAB_HOME or HOME")
+    })?;
+    let (text, warnings) = pick::table(&home, &ground.cwd)?;
+    for warning in warnings {
+        // The list is what was asked for; a closed standard error does not take it away.
+        let _ = writeln!(io::stderr(), "crab: warning: {warning}");
+    }
+    Ok(text)
+}
+
+/// Each setting, its value and where it comes from, as TOML.
+fn settings(args: &Args) -> Result<String, Stop> {
+    let ground = setup::ground(args)?;
+    for warning in &ground.config.warnings {
+        let _ = writeln!(io::stderr(), "crab: warning: {warning}");
+    }
+    let home = ground.home.map_or_else(|| "none".to_owned(), |home| home.dir().display().to_string());
+    let mut text = format!("# home: {home}\n");
+    for setting in &ground.config.settings {
+        text.push_str(&format!("{} = {}  # {}\n", setting.key, setting.value, setting.origin));
+    }
+    if ground.config.settings.is_empty() {
+        text.push_str("# nothing is set; README.md lists the keys\n");
+    }
+    Ok(text)
+}
+
+fn trust(args: &Args, dir: Option<PathBuf>) -> Result<String, Stop> {
+    let args = Args { cd: dir.or_else(|| args.cd.clone()), ..args.clone() };
+    let ground = setup::ground(&args)?;
+    let home = ground.home.ok_or_else(|| {
+        Stop::new(FailureKind::Config, "there is no home to remember it in: set CRAB_HOME or HOME")
+    })?;
+    let project = ground.config.project;
+    config::trust(&home, &project)?;
+    Ok(format!("`{}` is trusted: its .crab/config.toml counts in full\n", project.display()))
+}

@@ -59,8 +59,10 @@ impl From<io::Error> for Error {
 /// The prompt, and what to tell the user about it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prompt {
-    /// What the model gets.
-    pub(crate) text: String,
+    /// The words of the command line.
+    pub(crate) words: String,
+    /// What came on standard input: in marks behind words, else the prompt itself. Nothing in it is an attachment.
+    pub(crate) piped: Option<String>,
     /// A line for standard error.
     pub(crate) note: Option<&'static str>,
 }
@@ -110,9 +112,9 @@ async fn gather_from(said: &[String], source: Option<File>, patience: Duration) 
     };
     match (has_prompt, data.trim().is_empty()) {
         (false, true) => Err(Error::Empty),
-        (false, false) => Ok(Prompt { text: data, note }),
-        (true, true) => Ok(Prompt { text: prompt, note }),
-        (true, false) => Ok(Prompt { text: format!("{prompt}\n\n{}", block(&data)), note }),
+        (false, false) => Ok(Prompt { words: String::new(), piped: Some(data), note }),
+        (true, true) => Ok(Prompt { words: prompt, piped: None, note }),
+        (true, false) => Ok(Prompt { words: prompt, piped: Some(block(&data)), note }),
     }
 }
 
@@ -202,7 +204,15 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let got = runtime.block_on(run(said, data.and_then(piped)));
         match expected {
-            Ok(text) => assert_eq!(got.unwrap(), Prompt { text: text.into(), note: None }),
+            Ok(expected) => {
+                let Prompt { words, piped, note } = got.unwrap();
+                let text = match piped {
+                    Some(piped) if words.is_empty() => piped,
+                    Some(piped) => format!("{words}\n\n{piped}"),
+                    None => words,
+                };
+                assert_eq!((text.as_str(), note), (expected, None));
+            }
             Err(part) => {
                 let err = got.unwrap_err().to_string();
                 assert!(err.contains(part), "{err}");
@@ -244,7 +254,7 @@ mod tests {
         let (read, _open) = io::pipe().unwrap();
         let source = Some(File::from(OwnedFd::from(read)));
         let got = gather_from(&["hi".into()], source, Duration::from_millis(1)).await.unwrap();
-        assert_eq!(got.text, "hi");
+        assert_eq!(got.words, "hi");
         assert!(got.note.unwrap().contains("standard input"));
     }
 

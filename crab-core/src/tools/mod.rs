@@ -148,7 +148,14 @@ pub trait Tool: Send + Sync + 'static {
 
 /// The tools of crab, in the fixed order in which the model gets them.
 pub fn all() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(read::Read), Arc::new(write::Write), Arc::new(edit::Edit), Arc::new(bash::Bash)]
+    vec![
+        Arc::new(read::Read),
+        Arc::new(write::Write),
+        Arc::new(edit::Edit),
+        Arc::new(bash::Bash),
+        Arc::new(glob::Glob),
+        Arc::new(grep::Grep),
+    ]
 }
 
 /// Parses a call's arguments, or says what was received and what is expected.

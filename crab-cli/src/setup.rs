@@ -1,0 +1,473 @@
+//! Who wins: the command line, the configuration and the environment become the parts that run.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crab_core::agent::{Agent, Limits};
+use crab_core::config::{self, Config, Inputs, Keys, ProviderConfig, split_model};
+use crab_core::gate::{Gate, Rule};
+use crab_core::home::Home;
+use crab_core::process::Environment;
+use crab_core::prompt::{self, Place};
+use crab_core::protocol::{Failure, FailureKind};
+use crab_core::provider::{self, Api, Known, Provider};
+use crab_core::redact::Secrets;
+use crab_core::session::{self, Session};
+use crab_core::tools::{self, Cx, Kind, Tool};
+use crab_core::{seen::Seen, stamp};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Args;
+use crate::pick;
+use crate::render::{SessionFacts, failure_code};
+
+/// What is asked when nobody names a model, by provider. The first one with a key wins.
+const DEFAULTS: &[(&str, &str)] =
+    &[("anthropic", "claude-sonnet-4-5"), ("openai", "gpt-5.1"), ("mock", "mock")];
+
+/// How the line of a `model` entry begins.
+const MODEL_ENTRY: &[u8] = b"{\"type\":\"model\"";
+
+/// Why crab does not start, and how it exits.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) failure: Failure,
+    pub(crate) exit: u8,
+}
+
+impl Stop {
+    pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        let failure = Failure { kind, message: message.into(), status: None, provider: None };
+        Self { exit: failure_code(&failure), failure }
+    }
+
+    /// Wrong usage or configuration.
+    pub(crate) fn wrong(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Config, message)
+    }
+}
+
+impl From<config::Error> for Stop {
+    fn from(err: config::Error) -> Self {
+        let kind = match err {
+            config::Error::Invalid(_) => FailureKind::Config,
+            config::Error::AuthFile { .. } | config::Error::KeyCommand { .. } => FailureKind::Auth,
+            config::Error::TrustFile { .. } => FailureKind::Internal,
+        };
+        Self::new(kind, err.to_string())
+    }
+}
+
+impl From<session::Error> for Stop {
+    fn from(err: session::Error) -> Self {
+        let unknown = matches!(err, session::Error::Unknown { .. } | session::Error::Ambiguous { .. });
+        let stop = Self::new(FailureKind::Session, err.to_string());
+        // A name that nobody has is wrong usage; a file that cannot be used is a failure.
+        if unknown { Self { exit: 2, ..stop } } else { stop }
+    }
+}
+
+/// The place in which crab runs, and what is configured there.
+pub(crate) struct Ground {
+    pub(crate) cwd: PathBuf,
+    pub(crate) home: Option<Home>,
+    pub(crate) config: Config,
+}
+
+/// All that a run needs.
+pub(crate) struct Parts {
+    pub(crate) agent: Agent,
+    pub(crate) facts: SessionFacts,
+    /// Lines for standard error.
+    pub(crate) warnings: Vec<String>,
+    /// Where typed prompts are remembered.
+    pub(crate) history: Option<PathBuf>,
+}
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Finds the place and reads its configuration.
+pub(crate) fn ground(args: &Args) -> Result<Ground, Stop> {
+    if let Some(dir) = &args.cd {
+        std::env::set_current_dir(dir)
+            .map_err(|err| Stop::wrong(format!("cannot work in `{}`: {}", dir.display(), plainly(&err))))?;
+    }
+    let cwd = std::env::current_dir().map_err(|err| {
+        Stop::new(
+            FailureKind::Internal,
+            format!("the working directory cannot be used ({}); cd to another one", plainly(&err)),
+        )
+    })?;
+    let home = Home::from_env();
+    let overrides: Vec<String> = args.config.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let config = config::load(&Inputs { home: home.as_ref(), cwd: &cwd, env: &env, overrides: &overrides })?;
+    Ok(Ground { cwd, home, config })
+}
+
+/// The system's words without the number that Rust puts behind them.
+fn plainly(err: &std::io::Error) -> String {
+    let text = err.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// Puts the parts together. Nothing is sent and no session is written yet.
+pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
+    let Ground { cwd, home, mut config } = ground;
+    let mut warnings = std::mem::take(&mut config.warnings);
+    let gate = gate(args, &config, &mut warnings)?;
+    let mut keys = Keys::load(home.as_ref(), &config, &env);
+    let found = find_session(args, home.as_ref(), &cwd)?;
+    let chosen = choose(args, &config, &mut keys, found.last_model())?;
+    let provider = connect(args, &config, &mut keys, &chosen.provider)?;
+    warnings.extend(keys.warning());
+    let secrets = Arc::new(Secrets::new(keys.secrets()));
+    let mut session = found.open(&cwd, &secrets)?;
+    warnings.extend(session.take_warnings());
+    if session.cwd() != cwd.canonicalize().unwrap_or_else(|_| cwd.clone()) {
+        warnings.push(format!(
+            "this session began in `{}`; the tools work in `{}`",
+            session.cwd().display(),
+            cwd.display()
+        ));
+    }
+    if args.yolo {
+        warnings.push("--yolo: every tool call runs without asking".into());
+    }
+    let environment = Arc::new(Environment::new(session.id(), keys.key_variables()));
+    let spill = match (&home, session.file()) {
+        (Some(home), Some(_)) => home.outputs_dir(session.id()),
+        _ => std::env::temp_dir().join(format!("crab-{}", session.id())),
+    };
+    let facts = SessionFacts {
+        version: env!("CARGO_PKG_VERSION").into(),
+        id: session.id().to_owned(),
+        file: session.file().map(Path::to_path_buf),
+        cwd: cwd.clone(),
+        provider: chosen.provider.clone(),
+        model: chosen.model.clone(),
+    };
+    let system = system(args, home.as_ref(), &cwd, &mut warnings)?;
+    let mut agent = Agent {
+        system: secrets.redact(&system).as_ref().into(),
+        effort: args.thinking.or(config.thinking),
+        max_output: max_output(&config, &chosen),
+        model: chosen.model,
+        provider,
+        tools: vec![],
+        gate,
+        session,
+        limits: limits(args, &config),
+        cwd,
+        environment,
+        spill,
+        secrets,
+        seen: Arc::new(Seen::default()),
+    };
+    agent.tools = offered(args, &config, &agent)?;
+    Ok(Parts { agent, facts, warnings, history: home.map(|home| home.history_file()) })
+}
+
+fn gate(args: &Args, config: &Config, warnings: &mut Vec<String>) -> Result<Gate, Stop> {
+    let names: Vec<String> = tools::all().iter().map(|tool| tool.name().to_owned()).collect();
+    let mut rules = |said: &[String], more: &[String]| -> Result<Vec<Rule>, Stop> {
+        let rules: Result<Vec<Rule>, String> =
+            said.iter().chain(more).map(|said| Rule::parse(said)).collect();
+        let rules = rules.map_err(Stop::wrong)?;
+        for rule in
+            rules.iter().filter(|rule| rule.tool() != "*" && !names.iter().any(|name| name == rule.tool()))
+        {
+            warnings.push(format!(
+                "the permission rule `{rule}` names no tool; the tools are {}",
+                names.join(", ")
+            ));
+        }
+        Ok(rules)
+    };
+    let permissions = &config.permissions;
+    Ok(Gate {
+        deny: rules(&permissions.deny, &args.deny)?,
+        ask: rules(&permissions.ask, &[])?,
+        allow: rules(&permissions.allow, &args.allow)?,
+        yolo: args.yolo,
+        ..Gate::default()
+    })
+}
+
+/// Which session, before it is locked.
+enum Found {
+    New(Option<Home>),
+    /// Go on in this file.
+    Open(PathBuf),
+    /// Begin a new one with the history of this file.
+    Fork(Option<Home>, PathBuf),
+}
+
+impl Found {
+    fn open(self, cwd: &Path, secrets: &Arc<Secrets>) -> Result<Session, session::Error> {
+        let new = |home: Option<Home>| match home {
+            Some(home) => Session::create(&home, cwd, secrets.clone()),
+            None => Session::ephemeral(cwd, secrets.clone()),
+        };
+        match self {
+            Self::New(home) => Ok(new(home)),
+            Self::Open(file) => Session::open(&file, cwd, secrets.clone()),
+            Self::Fork(home, file) => new(home).fork_of(&file),
+        }
+    }
+
+    /// Who was asked last, so that a conversation goes on with the model that it had.
+    fn last_model(&self) -> Option<(String, String)> {
+        let (Self::Open(file) | Self::Fork(_, file)) = self else { return None };
+        // A file that cannot be read is reported when it is opened.
+        let lines = BufReader::new(std::fs::File::open(file).ok()?).split(b'\n').map_while(Result::ok);
+        let models = lines.filter_map(|line| {
+            let entry: Value =
+                serde_json::from_slice(&line).ok().filter(|_| line.starts_with(MODEL_ENTRY))?;
+            Some((entry["provider"].as_str()?.to_owned(), entry["model"].as_str()?.to_owned()))
+        });
+        models.last()
+    }
+}
+
+fn find_session(args: &Args, home: Option<&Home>, cwd: &Path) -> Result<Found, Stop> {
+    let needs_home = || {
+        home.ok_or_else(|| {
+            Stop::new(FailureKind::Session, "there is no home for sessions: set CRAB_HOME or HOME")
+        })
+    };
+    let own = || if args.no_session { None } else { home.cloned() };
+    let file = match (&args.session, args.continue_, &args.resume) {
+        (Some(file), ..) => file.clone(),
+        (_, true, _) => session::latest(needs_home()?, cwd)?.ok_or_else(|| {
+            Stop::new(
+                FailureKind::Session,
+                format!("nothing to continue: there is no session of `{}` yet", cwd.display()),
+            )
+        })?,
+        (_, _, Some(Some(id))) => session::find(needs_home()?, id)?,
+        (_, _, Some(None)) => pick::session(needs_home()?)?,
+        _ => return Ok(Found::New(own())),
+    };
+    Ok(if args.fork { Found::Fork(own(), file) } else { Found::Open(file) })
+}
+
+/// Whom to ask.
+struct Chosen {
+    provider: String,
+    model: String,
+}
+
+fn choose(
+    args: &Args,
+    config: &Config,
+    keys: &mut Keys,
+    last: Option<(String, String)>,
+) -> Result<Chosen, Stop> {
+    let is_known = |name: &str| provider::known(name).is_some() || config.providers.contains_key(name);
+    let split = |name: &str| {
+        let (provider, model) = split_model(name, &is_known);
+        (provider.map(str::to_owned), model.to_owned())
+    };
+    let said = args.model.as_deref().map(split);
+    let is_pinned = args.provider.is_some() || env("CRAB_MODEL").is_some() || env("CRAB_PROVIDER").is_some();
+    let configured = match last {
+        Some((provider, model)) if !is_pinned && is_known(&provider) => Some((Some(provider), model)),
+        _ => config.model.as_deref().map(split),
+    };
+    let named = said.as_ref().and_then(|(provider, _)| provider.clone()).or_else(|| args.provider.clone());
+    let named = named.or_else(|| configured.as_ref().and_then(|(provider, _)| provider.clone()));
+    let provider = match named.or_else(|| config.provider.clone()) {
+        Some(provider) => provider,
+        None => first_with_key(config, keys)?,
+    };
+    if !is_known(&provider) {
+        return Err(unknown_provider(&provider, config));
+    }
+    // A configured model belongs to the provider before its slash, if it has one.
+    let fits =
+        |(prefix, _): &(Option<String>, String)| prefix.as_ref().is_none_or(|prefix| *prefix == provider);
+    let model =
+        said.or_else(|| configured.filter(fits)).map(|(_, model)| model).filter(|model| !model.is_empty());
+    let default =
+        || DEFAULTS.iter().find(|(name, _)| *name == provider).map(|(_, model)| (*model).to_owned());
+    let model = model.or_else(default).ok_or_else(|| {
+        Stop::wrong(format!(
+            "no model is chosen for `{provider}`: pass `-m {provider}/MODEL`, or set `model` in config.toml"
+        ))
+    })?;
+    Ok(Chosen { provider, model })
+}
+
+fn first_with_key(config: &Config, keys: &mut Keys) -> Result<String, Stop> {
+    for (name, _) in DEFAULTS.iter().filter(|(name, _)| *name != "mock") {
+        let variables: Vec<&str> = provider::known(name).iter().map(|known| known.key_env).collect();
+        if keys.key_for(name, &variables, config.providers.get(*name))?.is_some() {
+            return Ok((*name).to_owned());
+        }
+    }
+    Err(Stop::new(
+        FailureKind::Auth,
+        "no model is chosen and no key was found: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name another service \
+         with `-m PROVIDER/MODEL`\n`--provider mock` tries crab without a key",
+    ))
+}
+
+fn unknown_provider(name: &str, config: &Config) -> Stop {
+    let own = config.providers.keys().map(String::as_str);
+    let mut names: Vec<&str> = DEFAULTS.iter().map(|(name, _)| *name).chain(own).collect();
+    names.sort_unstable();
+    names.dedup();
+    Stop::wrong(format!(
+        "there is no provider `{name}`; there are {}\nany other service needs a `[providers.{name}]` with `base_url` in config.toml",
+        names.join(", ")
+    ))
+}
+
+fn connect(args: &Args, config: &Config, keys: &mut Keys, name: &str) -> Result<Arc<dyn Provider>, Stop> {
+    let own = config.providers.get(name);
+    let known = provider::known(name);
+    let default = ProviderConfig::default();
+    let settings = own.unwrap_or(&default);
+    let api = match (&settings.api, &known) {
+        (Some(api), _) => {
+            api.parse::<Api>().map_err(|err| Stop::wrong(format!("`[providers.{name}] api`: {err}")))?
+        }
+        (None, Some(known)) => known.api,
+        (None, None) => Api::OpenaiChat,
+    };
+    let mut options = provider::Options::new(name, api);
+    options.base_url = args.base_url.clone().or_else(|| settings.base_url.clone());
+    options.headers = settings.headers.clone().into_iter().collect();
+    options.max_retries = settings.max_retries;
+    options.idle_timeout = settings.stream_idle_timeout;
+    options.tls = match config.tls {
+        config::Tls::Webpki => provider::Tls::Bundled,
+        config::Tls::System => provider::Tls::System,
+    };
+    options.key = key(keys, name, known.as_ref(), &options, own)?;
+    provider::by_name(options).map_err(Stop::wrong)
+}
+
+/// The key, or the error that says how to give one. A service on this machine, and one that names no variable, may do
+/// without.
+fn key(
+    keys: &mut Keys,
+    name: &str,
+    known: Option<&Known>,
+    options: &provider::Options,
+    own: Option<&ProviderConfig>,
+) -> Result<Option<provider::Key>, Stop> {
+    if options.api == Api::Mock {
+        return Ok(None);
+    }
+    let variables: Vec<&str> = known.iter().map(|known| known.key_env).collect();
+    if let Some(key) = keys.key_for(name, &variables, own)? {
+        return Ok(Some(provider::Key { value: key.value, source: key.source }));
+    }
+    let asked = own.and_then(|own| own.api_key_env.as_deref()).or(known.map(|known| known.key_env));
+    let is_empty = asked.is_some_and(|name| env(name).is_some_and(|value| value.trim().is_empty()));
+    let is_local = options.base_url.as_deref().is_some_and(is_loopback);
+    let has_header = options
+        .headers
+        .iter()
+        .any(|(name, _)| name.to_lowercase().contains("auth") || name.to_lowercase().contains("key"));
+    if is_empty || (asked.is_some() && !is_local && !has_header) {
+        return Err(Stop::new(FailureKind::Auth, keys.missing(name, &variables, own)));
+    }
+    Ok(None)
+}
+
+fn is_loopback(url: &str) -> bool {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    ["127.", "localhost", "[::1]"].iter().any(|own| host.starts_with(own))
+}
+
+fn max_output(config: &Config, chosen: &Chosen) -> Option<u32> {
+    let full = format!("{}/{}", chosen.provider, chosen.model);
+    let model = config.models.get(&full).or_else(|| config.models.get(&chosen.model));
+    model.and_then(|model| model.max_output)
+}
+
+fn limits(args: &Args, config: &Config) -> Limits {
+    Limits {
+        requests: args.max_turns.or(config.max_turns),
+        cost_usd: args.max_cost.or(config.max_cost),
+        time: args.timeout.and_then(|secs| Duration::try_from_secs_f64(secs).ok()).or(config.timeout),
+    }
+}
+
+fn system(args: &Args, home: Option<&Home>, cwd: &Path, warnings: &mut Vec<String>) -> Result<String, Stop> {
+    let append = args.append_system_prompt.as_deref().map(|text| match text.strip_prefix('@') {
+        Some(file) => std::fs::read_to_string(file).map_err(|err| {
+            Stop::wrong(format!("cannot read `{file}` for `--append-system-prompt`: {}", plainly(&err)))
+        }),
+        None => Ok(text.to_owned()),
+    });
+    let append: Vec<String> = append.transpose()?.into_iter().collect();
+    let user_file = home.map(|home| home.dir().join("AGENTS.md"));
+    let date = stamp::rfc3339(SystemTime::now());
+    let root = prompt::git_top(cwd).unwrap_or(cwd);
+    let prompt = prompt::system(&Place {
+        cwd,
+        root,
+        user_file: user_file.as_deref(),
+        append: &append,
+        date: &date[..10],
+    });
+    warnings.extend(prompt.warnings);
+    Ok(prompt.text)
+}
+
+/// The tools on offer, in their fixed order.
+fn offered(args: &Args, config: &Config, agent: &Agent) -> Result<Vec<Arc<dyn Tool>>, Stop> {
+    let mut tools = tools::all();
+    if let Some(wanted) = args.tools.as_ref().or(config.tools.as_ref()) {
+        let names: Vec<String> = tools.iter().map(|tool| tool.name().to_owned()).collect();
+        let wanted: Vec<&str> =
+            wanted.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+        if let Some(unknown) = wanted.iter().find(|name| !names.iter().any(|known| known == *name)) {
+            return Err(Stop::wrong(format!(
+                "there is no tool `{unknown}`; the tools are {}",
+                names.join(", ")
+            )));
+        }
+        tools.retain(|tool| wanted.contains(&tool.name()));
+    }
+    if args.read_only {
+        // What a tool does without any arguments is what it does at most gently: only a pure reader says Read.
+        let cx = Cx {
+            cwd: agent.cwd.clone(),
+            seen: agent.seen.clone(),
+            cancel: CancellationToken::new(),
+            output: Arc::new(|_| {}),
+            environment: agent.environment.clone(),
+            spill: agent.spill.clone(),
+            secrets: agent.secrets.clone(),
+        };
+        tools.retain(|tool| tool.access(&json!({}), &cx).kind == Kind::Read);
+    }
+    Ok(tools)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_local() {
+        for (url, expected) in [
+            ("http://127.0.0.1:8080/v1", true),
+            ("http://localhost:1234", true),
+            ("http://[::1]:1", true),
+            ("https://api.openai.com/v1", false),
+            ("http://10.0.0.1", false),
+        ] {
+            assert_eq!(is_loopback(url), expected, "{url}");
+        }
+    }
+}
