@@ -196,7 +196,8 @@ fn settings(args: &Args) -> Result<String, Stop> {
 }
 
 fn trust(args: &Args, dir: Option<PathBuf>) -> Result<String, Stop> {
-    let args = Args { cd: dir.or_else(|| args.cd.clone()), ..args.clone() };
+    let mut args = args.clone();
+    args.cd = dir.or(args.cd);
     let ground = setup::ground(&args)?;
     let home = ground.home.ok_or_else(|| {
         Stop::new(FailureKind::Config, "there is no home to remember it in: set CRAB_HOME or HOME")

@@ -189,13 +189,12 @@ fn gate(args: &Args, config: &Config, warnings: &mut Vec<String>) -> Result<Gate
         Ok(rules)
     };
     let permissions = &config.permissions;
-    Ok(Gate {
-        deny: rules(&permissions.deny, &args.deny)?,
-        ask: rules(&permissions.ask, &[])?,
-        allow: rules(&permissions.allow, &args.allow)?,
-        yolo: args.yolo,
-        ..Gate::default()
-    })
+    let mut gate = Gate::default();
+    gate.deny = rules(&permissions.deny, &args.deny)?;
+    gate.ask = rules(&permissions.ask, &[])?;
+    gate.allow = rules(&permissions.allow, &args.allow)?;
+    gate.yolo = args.yolo;
+    Ok(gate)
 }
 
 /// Which session, before it is locked.

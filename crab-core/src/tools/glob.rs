@@ -1,30 +1,32 @@
-//! `glob`: finds files by name.
+//! `glob`: files by a pattern, the newest first.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
+use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Access, Cx, Kind, Output, Permit, Running, Tool};
-use crate::paths;
-use crate::walk::{Pattern, Walk, Walked, count};
+use super::{Access, Cx, Kind, Output, Permit, Running, Tool, blocking, parse};
+use crate::walk::{Found, Walk, Walked, count, some_names};
+use crate::{clip, paths};
 
-/// Finds files by name.
-pub(super) struct Glob;
+/// Files of one call.
+const MAX_FILES: usize = 1_000;
+/// Bytes of their names.
+const MAX_BYTES: usize = 40_000;
+/// Files that are looked at for matches among ignored ones.
+const MAX_IGNORED: usize = 200_000;
+/// What makes a name a pattern.
+const META: [char; 5] = ['*', '?', '[', '{', '\\'];
 
-/// Paths in one result.
-const LIMIT: usize = 1_000;
-/// How long ignored files are looked through when nothing else matched.
-const SECOND_LOOK: Duration = Duration::from_secs(1);
-/// Ignored files that are named then.
-const NAMED: usize = 10;
+/// Finds files by their names.
+pub(crate) struct Glob;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Arguments {
     pattern: String,
+    #[serde(default, alias = "file_path")]
     path: Option<String>,
 }
 
@@ -34,232 +36,376 @@ impl Tool for Glob {
     }
 
     fn description(&self) -> &str {
-        "Lists files whose path matches a glob (* ? [a-z] {a,b} **), newest first, at most 1000. A pattern without / \
-         matches at any depth. Hidden files are included; .git and what .gitignore or .ignore exclude are not, unless their \
-         folder is named. Links are not followed."
+        "Lists files, newest first, at most 1,000. `*`, `?`, `**`, `[ab]`, `{a,b}`; a pattern without a slash matches \
+         in any folder below `path` (default: working directory). What .gitignore and .ignore exclude is left out (in \
+         git or not) unless its folder is named; so is `.git`. Hidden files are in; links are not followed."
     }
 
     fn schema(&self) -> Value {
         json!({
             "type": "object",
             "properties": {"pattern": {"type": "string"}, "path": {"type": "string"}},
-            "required": ["pattern"],
-            "additionalProperties": false,
+            "required": ["pattern"]
         })
     }
 
     fn access(&self, arguments: &Value, cx: &Cx) -> Access {
-        let root = paths::resolve(&cx.cwd, arguments["path"].as_str().unwrap_or("."));
-        let base = Pattern::new(&root, arguments["pattern"].as_str().unwrap_or("*"))
-            .map_or(root, |pattern| pattern.base);
-        Access {
-            kind: Kind::Read,
-            subjects: paths::subjects(&cx.cwd, &base.to_string_lossy()),
-            opaque: false,
-            class: "every search for files".into(),
+        let path = folder_argument(arguments);
+        let mut subjects = paths::subjects(&cx.cwd, path);
+        // The pattern can lead elsewhere than `path`.
+        let (folder, _) = split(arguments["pattern"].as_str().unwrap_or_default(), |_| false);
+        if !folder.is_empty() {
+            let root = below(&cx.cwd, path, folder);
+            subjects.extend(paths::subjects(&cx.cwd, &root.to_string_lossy()));
         }
+        Access { kind: Kind::Read, subjects, opaque: false, class: "every glob".into() }
     }
 
     fn title(&self, arguments: &Value) -> String {
-        let pattern = arguments["pattern"].as_str().unwrap_or_default();
-        arguments["path"].as_str().map_or(pattern.to_owned(), |path| format!("{pattern} in {path}"))
+        let pattern = clip::line(arguments["pattern"].as_str().unwrap_or("?"), 200).replace('\n', "\\n");
+        match folder_argument(arguments) {
+            "." => format!("glob {pattern}"),
+            path => format!("glob {pattern} in {path}"),
+        }
     }
 
-    fn run<'a>(&'a self, arguments: Value, _permit: Permit, cx: Cx) -> Running<'a> {
+    fn run<'a>(&'a self, arguments: Value, _: Permit, cx: Cx) -> Running<'a> {
         Box::pin(async move {
-            let arguments: Arguments = super::parse(self, arguments)?;
-            let search = tokio::task::spawn_blocking(move || search(&arguments, &cx));
-            search.await.map_err(|err| format!("the search failed: {err}"))?
+            let arguments: Arguments = parse(self, arguments)?;
+            blocking(move || glob(&arguments, &cx)).await
         })
     }
 }
 
-type Found = Vec<(SystemTime, PathBuf)>;
-
-fn search(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
-    let root = paths::resolve(&cx.cwd, arguments.path.as_deref().unwrap_or("."));
-    if arguments.path.is_some() && !root.is_dir() {
-        let what = if root.exists() { "is no folder" } else { "does not exist" };
-        return Err(format!("`path` {what}: `{}`; expected is a folder to look in", root.display()));
-    }
-    let pattern = Pattern::new(&root, &arguments.pattern)?;
-    let (mut found, walked) = find(&pattern, false, cx, None);
-    let mut notes = Vec::new();
-    if cx.cancel.is_cancelled() {
-        notes.push("interrupted: not everything was searched".to_owned());
-    }
-    if walked.unreadable > 0 {
-        notes.push(format!("{} could not be looked into", count(walked.unreadable, "place")));
-    }
-    if found.is_empty() {
-        return Ok(nothing(&arguments.pattern, &pattern, cx, &notes));
-    }
-    let total = found.len();
-    found.truncate(LIMIT);
-    if total > LIMIT {
-        notes.push(format!("{} more files match; narrow `pattern` or `path`", total - LIMIT));
-    }
-    let mut text: String = found.iter().map(|(_, path)| paths::display(&cx.cwd, path) + "\n").collect();
-    notes.iter().for_each(|note| text.push_str(&format!("[{note}]\n")));
-    text.pop();
-    Ok(Output::text(text, count(total, "file")))
+/// The folder among arguments that may not fit; the working directory when there is none.
+pub(super) fn folder_argument(arguments: &Value) -> &str {
+    super::path_argument(arguments).filter(|path| !path.trim().is_empty()).unwrap_or(".")
 }
 
-fn find(pattern: &Pattern, with_ignored: bool, cx: &Cx, deadline: Option<Instant>) -> (Found, Walked) {
-    if !pattern.base.is_dir() {
-        return (vec![], Walked { unreadable: 0, is_whole: true });
+/// A file name's pattern, which has no slash, holds in any folder.
+#[derive(Debug)]
+pub(super) struct Pattern(GlobMatcher);
+
+impl Pattern {
+    /// The error is the reason alone.
+    pub(super) fn new(pattern: &str, any_folder: bool) -> Result<Self, String> {
+        let text = if any_folder { format!("**/{pattern}") } else { pattern.to_owned() };
+        let glob = GlobBuilder::new(&text).literal_separator(true).backslash_escape(true).build();
+        glob.map(|glob| Self(glob.compile_matcher())).map_err(|err| err.kind().to_string())
     }
-    let found = Mutex::new(Found::new());
-    let walk = Walk { root: &pattern.base, with_ignored, cancel: &cx.cancel, deadline };
-    let walked = walk.each(|entry| {
-        if pattern.matches(entry.path()) {
-            let time = entry.metadata().ok().and_then(|metadata| metadata.modified().ok());
-            let file = (time.unwrap_or(SystemTime::UNIX_EPOCH), entry.path().to_owned());
-            found.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+
+    pub(super) fn matches(&self, relative: &Path) -> bool {
+        self.0.is_match(relative)
+    }
+}
+
+/// The folder that a pattern starts with, and the rest of it. `exists` tells whether a folder is really called so:
+/// `[id]` is a name in some projects.
+fn split(pattern: &str, exists: impl Fn(&str) -> bool) -> (&str, &str) {
+    let mut cut = 0;
+    for (at, _) in pattern.match_indices('/') {
+        if pattern[cut..at].contains(META) && !exists(&pattern[..at]) {
+            break;
         }
-    });
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
-    (found, walked)
+        cut = at + 1;
+    }
+    pattern.split_at(cut)
 }
 
-/// A bare "no files" would be wrong when there are some that ignore rules leave out.
-fn nothing(written: &str, pattern: &Pattern, cx: &Cx, notes: &[String]) -> Output {
-    let base = paths::display(&cx.cwd, &pattern.base);
-    let mut text = format!("no files match `{written}` in `{base}`");
-    if !pattern.base.is_dir() {
-        text.push_str(", which is no folder");
-    } else if is_folder(pattern, written) {
-        text.push_str(&format!(
-            ": it is a folder, `{}/**` lists what is in it",
-            written.trim_end_matches('/')
-        ));
-    }
-    let (ignored, walked) = find(pattern, true, cx, Some(Instant::now() + SECOND_LOOK));
-    if !ignored.is_empty() {
-        let least = if walked.is_whole { "" } else { "at least " };
-        let names = ignored.iter().take(NAMED).map(|(_, path)| paths::display(&cx.cwd, path));
-        let names = names.collect::<Vec<_>>().join("\n");
-        let some = if ignored.len() > NAMED { ", such as" } else { "" };
-        let amount = count(ignored.len(), "file");
-        text.push_str(&format!(
-            "\nleft out by ignore rules: {least}{amount} that would match{some}:\n{names}"
-        ));
-    } else if !walked.is_whole {
-        text.push_str("\nignored files were not all looked at");
-    }
-    notes.iter().for_each(|note| text.push_str(&format!("\n[{note}]")));
-    Output::text(text, "no files")
+fn below(cwd: &Path, path: &str, folder: &str) -> PathBuf {
+    paths::resolve(&paths::resolve(cwd, path), if folder.is_empty() { "." } else { folder })
 }
 
-fn is_folder(pattern: &Pattern, written: &str) -> bool {
-    let name = Path::new(written).file_name();
-    name.is_some_and(|name| pattern.base.join(name).is_dir())
+struct Hit {
+    path: PathBuf,
+    modified: SystemTime,
+    is_dir: bool,
+}
+
+fn glob(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
+    let path = arguments.path.as_deref().filter(|path| !path.trim().is_empty()).unwrap_or(".");
+    let asked = arguments.pattern.as_str();
+    if asked.is_empty() {
+        return Err("`pattern` is empty: give one such as `**/*.rs`".into());
+    }
+    let top = paths::resolve(&cx.cwd, path);
+    if !top.is_dir() {
+        return Err(no_folder(&top, cx));
+    }
+    let (folder, rest) = split(asked, |folder| below(&cx.cwd, path, folder).is_dir());
+    let root = below(&cx.cwd, path, folder);
+    let literal = || rest.contains(META) && root.join(rest).is_file();
+    let pattern = match rest {
+        "" => Pattern::new("**", false),
+        _ if literal() => Pattern::new(&globset::escape(rest), false),
+        _ => Pattern::new(rest, folder.is_empty() && !rest.contains('/')),
+    };
+    let pattern = pattern.map_err(|reason| {
+        format!("`{asked}` is not a valid pattern: {reason}; a `\\` before a sign takes its meaning away")
+    })?;
+    if !root.is_dir() {
+        let why = no_folder(&root, cx);
+        return Ok(Output::text(format!("no files match `{asked}`: {why}"), "0 files"));
+    }
+    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone());
+    let walked = walk.by_rules(|entry| hit(entry, &pattern))?;
+    if walked.found.iter().any(|hit| !hit.is_dir) {
+        return Ok(list(walked, cx));
+    }
+    nothing(asked, &walk, walked, &pattern, cx)
+}
+
+/// What to say of a folder that cannot be searched.
+pub(super) fn no_folder(path: &Path, cx: &Cx) -> String {
+    let shown = paths::display(&cx.cwd, path);
+    if path.symlink_metadata().is_ok() {
+        return format!("`{shown}` is not a folder, or cannot be opened");
+    }
+    let near = paths::suggestions(&cx.cwd, path);
+    let hint =
+        if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("` or `")) };
+    format!("`{shown}` does not exist (working directory: `{}`){hint}", cx.cwd.display())
+}
+
+fn hit(entry: &Found<'_>, pattern: &Pattern) -> Option<Hit> {
+    if !pattern.matches(entry.relative) {
+        return None;
+    }
+    let path = entry.path.clone();
+    let is_dir = entry.kind.is_dir();
+    // A link to a file is listed, one to a folder is neither listed nor followed.
+    let meta = if entry.kind.is_symlink() { path.metadata() } else { path.symlink_metadata() };
+    let meta = meta.ok().filter(|meta| is_dir || meta.is_file())?;
+    Some(Hit { path, modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH), is_dir })
+}
+
+fn list(walked: Walked<Hit>, cx: &Cx) -> Output {
+    let mut hits: Vec<_> = walked.found.into_iter().filter(|hit| !hit.is_dir).collect();
+    hits.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
+    let mut text = String::new();
+    let mut shown = 0;
+    for hit in hits.iter().take(MAX_FILES) {
+        let name = paths::display(&cx.cwd, &hit.path);
+        if text.len() + name.len() > MAX_BYTES {
+            break;
+        }
+        text.push_str(&name);
+        text.push('\n');
+        shown += 1;
+    }
+    if shown < hits.len() {
+        let more = count(hits.len() - shown, "older file", "older files");
+        text.push_str(&format!("[... {more} left out; narrow `pattern` or `path` to see them]\n"));
+    }
+    if !walked.ruled {
+        text.push_str("[these are in a folder that is ignored; it was searched because it was named]\n");
+    }
+    text.push_str(&unreadable(walked.unreadable));
+    text.truncate(text.trim_end().len());
+    Output::text(text, count(hits.len(), "file", "files"))
+}
+
+/// A line about folders that could not be read, when there are any.
+pub(super) fn unreadable(number: usize) -> String {
+    match number {
+        0 => String::new(),
+        _ => format!("[{} could not be read]\n", count(number, "folder", "folders")),
+    }
+}
+
+fn nothing(
+    asked: &str,
+    walk: &Walk,
+    walked: Walked<Hit>,
+    pattern: &Pattern,
+    cx: &Cx,
+) -> Result<Output, String> {
+    let mut text = format!("no files match `{asked}`");
+    let mut dirs: Vec<_> = walked.found.into_iter().map(|hit| hit.path).collect();
+    if !dirs.is_empty() {
+        let number = count(dirs.len(), "folder does", "folders do");
+        text.push_str(&format!("; {number}: {}", some_names(&cx.cwd, &mut dirs)));
+    }
+    if walked.ruled {
+        let ignored =
+            walk.without_rules(MAX_IGNORED, |entry| hit(entry, pattern).filter(|hit| !hit.is_dir))?;
+        text.push_str(&about_ignored(
+            ignored.found.into_iter().map(|hit| hit.path).collect(),
+            ignored.complete,
+            cx,
+        ));
+    }
+    if asked.contains('[') {
+        text.push_str("\n[`[` starts a set of characters; `\\[` is the sign itself]");
+    }
+    text.push('\n');
+    text.push_str(&unreadable(walked.unreadable));
+    text.truncate(text.trim_end().len());
+    Ok(Output::text(text, "0 files"))
+}
+
+/// What the ignore rules hide, and how to get at it.
+pub(super) fn about_ignored(mut files: Vec<PathBuf>, complete: bool, cx: &Cx) -> String {
+    let least = if complete { "" } else { "at least " };
+    match files.len() {
+        0 if complete => "; ignored files do not match either".to_owned(),
+        0 => "; ignored files were left out, and are too many to search them all".to_owned(),
+        number => {
+            let number = count(number, "ignored file matches", "ignored files match");
+            format!(
+                "; ignore rules were applied, and {least}{number}: {}\n[to search there, name the file or its folder in \
+                 `path`; `read` opens it as well]",
+                some_names(&cx.cwd, &mut files)
+            )
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
 
     use super::*;
     use crate::message::text_of;
+    use crate::tools::tests::{Folder, description_bytes};
 
-    fn place(files: &[(&str, &str)]) -> (tempfile::TempDir, Cx) {
-        let folder = tempfile::tempdir().unwrap();
-        let cwd = folder.path().canonicalize().unwrap();
-        for (path, content) in files {
-            let path = cwd.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, content).unwrap();
-        }
-        let cx = Cx {
-            spill: cwd.join("spill"),
-            cwd,
-            seen: Arc::default(),
-            cancel: Default::default(),
-            output: Arc::new(|_: &str| {}),
-            environment: Arc::default(),
-            secrets: Arc::default(),
-        };
-        (folder, cx)
+    fn run(folder: &Folder, arguments: Value) -> String {
+        folder
+            .run(&Glob, arguments)
+            .map_or_else(|err| format!("error: {err}"), |output| text_of(&output.content))
     }
 
-    async fn glob(cx: &Cx, arguments: Value) -> String {
-        match Glob.run(arguments, Permit::for_tests(), cx.clone()).await {
-            Ok(output) => text_of(&output.content),
-            Err(err) => format!("error: {err}"),
+    /// Gives files the same age, so that they are listed by their paths.
+    fn put_all(folder: &Folder, files: &[&str]) {
+        for file in files {
+            let (name, content) = file.split_once('=').unwrap_or((file, ""));
+            folder.put(name, content);
+            let file = fs::File::options().write(true).open(folder.path(name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         }
     }
 
-    #[tokio::test]
-    async fn ignored_trees_are_left_out_and_hidden_files_are_not() {
-        let (_folder, cx) = place(&[
-            (".gitignore", "node_modules/\nx.log\n"),
-            (".ignore", "y.log\n"),
-            (".git/config.md", ""),
-            ("node_modules/p/a.md", ""),
-            ("doc/a.md", ""),
-            (".github/b.md", ""),
-            ("x.log", ""),
-            ("y.log", ""),
-            ("z.log", ""),
-        ]);
-        let text = glob(&cx, json!({"pattern": "**/*.md"})).await;
-        let mut lines: Vec<&str> = text.lines().collect();
-        lines.sort_unstable();
-        assert_eq!(lines, [".github/b.md", "doc/a.md"]);
-        assert_eq!(glob(&cx, json!({"pattern": "*.log"})).await, "z.log");
-    }
-
-    #[tokio::test]
-    async fn what_ignore_rules_leave_out_is_told_when_nothing_else_matches() {
-        let (_folder, cx) =
-            place(&[(".gitignore", "dist/\nlog/*\n"), ("dist/app.js", ""), ("log/a.txt", "")]);
-        assert_eq!(glob(&cx, json!({"pattern": "dist/app.js"})).await, "dist/app.js");
-        let text = glob(&cx, json!({"pattern": "app.js"})).await;
+    #[track_caller]
+    fn check(folder: &Folder, pattern: &str, expected: &[&str]) {
         assert_eq!(
-            text,
-            "no files match `app.js` in `.`\nleft out by ignore rules: 1 file that would match:\ndist/app.js"
+            run(folder, json!({"pattern": pattern})).lines().collect::<Vec<_>>(),
+            expected,
+            "{pattern}"
         );
-        assert!(
-            glob(&cx, json!({"pattern": "*.txt", "path": "log"}))
-                .await
-                .contains("that would match:\nlog/a.txt")
-        );
-        assert_eq!(glob(&cx, json!({"pattern": "*.c"})).await, "no files match `*.c` in `.`");
-        assert!(glob(&cx, json!({"pattern": "dist"})).await.contains("`dist/**` lists"));
-        assert!(glob(&cx, json!({"pattern": "gone/*.c"})).await.contains("`gone`, which is no folder"));
-    }
-
-    #[tokio::test]
-    async fn the_newest_come_first_and_at_most_a_thousand() {
-        let (_folder, cx) = place(&[("old.rs", ""), ("new.rs", ""), ("sub/mid.rs", "")]);
-        for (name, seconds) in [("old.rs", 1), ("sub/mid.rs", 2), ("new.rs", 3)] {
-            let file = std::fs::File::options().append(true).open(cx.cwd.join(name)).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
-        }
-        std::os::unix::fs::symlink("..", cx.cwd.join("sub/loop")).unwrap();
-        assert_eq!(glob(&cx, json!({"pattern": "*.rs"})).await, "new.rs\nsub/mid.rs\nold.rs");
-        for number in 0..LIMIT + 5 {
-            std::fs::write(cx.cwd.join(format!("{number}.txt")), "").unwrap();
-        }
-        let text = glob(&cx, json!({"pattern": "*.txt"})).await;
-        assert_eq!(text.lines().count(), LIMIT + 1);
-        assert!(text.ends_with("[5 more files match; narrow `pattern` or `path`]"));
-    }
-
-    #[tokio::test]
-    async fn wrong_arguments_say_why() {
-        let (_folder, cx) = place(&[("f", "")]);
-        assert!(glob(&cx, json!({"pattern": "a[b"})).await.starts_with("error: the glob `a[b` is not valid"));
-        assert!(glob(&cx, json!({"pattern": "*", "path": "gone"})).await.contains("does not exist"));
-        assert!(glob(&cx, json!({"pattern": "*", "path": "f"})).await.contains("is no folder"));
-        assert!(glob(&cx, json!({})).await.contains("missing field `pattern`"));
     }
 
     #[test]
-    fn what_the_model_reads_about_it_keeps_its_budget() {
-        let bytes = Glob.name().len() + Glob.description().len() + Glob.schema().to_string().len();
-        assert!(bytes <= 460, "{bytes}");
+    fn a_pattern_without_a_slash_matches_in_any_folder() {
+        let folder = Folder::new();
+        put_all(
+            &folder,
+            &["a.rs", "src/b.rs", "src/deep/c.rs", ".github/ci.yml", ".git/config.yml", "src/d.txt"],
+        );
+        check(&folder, "*.rs", &["a.rs", "src/b.rs", "src/deep/c.rs"]);
+        check(&folder, "./*.rs", &["a.rs"]);
+        check(&folder, "src/*.rs", &["src/b.rs"]);
+        check(&folder, "src/**/*.{rs,txt}", &["src/b.rs", "src/d.txt", "src/deep/c.rs"]);
+        check(&folder, "src/deep/", &["src/deep/c.rs"]);
+        check(&folder, "*/*.rs", &["src/b.rs"]);
+        check(&folder, "**/*.yml", &[".github/ci.yml"]);
+        check(&folder, "src/../a.rs", &["a.rs"]);
+        check(&folder, &folder.path("src/*.rs").display().to_string(), &["src/b.rs"]);
+        let text = run(&folder, json!({"pattern": "*.rs", "path": "src/deep"}));
+        assert_eq!(text, "src/deep/c.rs");
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_pattern_is_found() {
+        let folder = Folder::new();
+        put_all(&folder, &["app/[id]/page.tsx", "app/i/[x].tsx"]);
+        check(&folder, "app/[id]/*.tsx", &["app/[id]/page.tsx"]);
+        check(&folder, "app/i/[x].tsx", &["app/i/[x].tsx"]);
+        assert!(run(&folder, json!({"pattern": "[x].tsx"})).contains("starts a set of characters"));
+    }
+
+    #[test]
+    fn the_newest_comes_first_and_the_rest_is_counted() {
+        let folder = Folder::new();
+        for n in 0..1_010_u64 {
+            let name = format!("f{n:04}");
+            folder.put(&name, "");
+            let file = fs::File::options().write(true).open(folder.path(&name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(n)).unwrap();
+        }
+        let output = folder.run(&Glob, json!({"pattern": "*"})).unwrap();
+        let text = text_of(&output.content);
+        assert!(text.starts_with("f1009\nf1008\n"), "{}", &text[..40]);
+        assert!(
+            text.ends_with("f0010\n[... 10 older files left out; narrow `pattern` or `path` to see them]")
+        );
+        assert_eq!(output.view, crate::tools::View::Line { text: "1010 files".into() });
+    }
+
+    #[test]
+    fn ignored_files_are_found_when_named_and_counted_otherwise() {
+        let folder = Folder::new();
+        put_all(
+            &folder,
+            &[".gitignore=dist/\n*.env\nlib/x*", "dist/app.js", "my.env", "a.js", "lib/xy", "lib/z"],
+        );
+        check(&folder, "*.js", &["a.js"]);
+        let note = "[these are in a folder that is ignored; it was searched because it was named]";
+        check(&folder, "dist/app.js", &["dist/app.js", note]);
+        for (pattern, expected) in
+            [("my.env", "1 ignored file matches: my.env"), ("lib/xy", "lib/xy"), ("app.js", "dist/app.js")]
+        {
+            let text = run(&folder, json!({"pattern": pattern}));
+            assert!(text.starts_with("no files match") && text.contains(expected), "{text}");
+        }
+        assert_eq!(
+            run(&folder, json!({"pattern": "*.zig"})),
+            "no files match `*.zig`; ignored files do not match either"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_found_says_why() {
+        let folder = Folder::new();
+        put_all(&folder, &["src/main.rs"]);
+        for (arguments, expected) in [
+            (json!({"pattern": "a[b"}), "error: `a[b` is not a valid pattern: unclosed character class"),
+            (json!({"pattern": ""}), "error: `pattern` is empty"),
+            (json!({"pattern": "*", "path": "scr"}), "error: `scr` does not exist"),
+            (json!({"pattern": "*", "path": "src/main.rs"}), "error: `src/main.rs` is not a folder"),
+            (json!({"pattern": "scr/*.rs"}), "no files match `scr/*.rs`: `scr` does not exist"),
+            (json!({"pattern": "src"}), "no files match `src`; 1 folder does: src"),
+        ] {
+            let text = run(&folder, arguments);
+            assert!(text.starts_with(expected), "{text}");
+        }
+        assert!(run(&folder, json!({"pattern": "*", "path": "sr"})).contains("did you mean `src`?"));
+    }
+
+    #[test]
+    fn links_to_folders_are_not_followed_and_links_to_files_are_listed() {
+        let folder = Folder::new();
+        put_all(&folder, &["sub/a.rs"]);
+        symlink("..", folder.path("sub/loop")).unwrap();
+        symlink("a.rs", folder.path("sub/b.rs")).unwrap();
+        symlink("nowhere", folder.path("sub/c.rs")).unwrap();
+        check(&folder, "**/*", &["sub/a.rs", "sub/b.rs"]);
+    }
+
+    #[test]
+    fn rules_see_where_a_pattern_leads() {
+        let folder = Folder::new();
+        let access = Glob.access(&json!({"pattern": "/etc/ssl/*", "path": "src"}), &folder.cx);
+        assert_eq!(access.subjects[..2], ["src", "/etc/ssl"]);
+        assert_eq!(Glob.access(&json!("broken"), &folder.cx).subjects, ["."]);
+        assert_eq!(Glob.title(&json!({"pattern": "**/*.rs"})), "glob **/*.rs");
+        assert_eq!(Glob.title(&json!({"pattern": "*", "path": "src"})), "glob * in src");
+        assert_eq!(Glob.title(&json!(1)), "glob ?");
+    }
+
+    #[test]
+    fn the_description_keeps_its_budget() {
+        assert!(description_bytes(&Glob) <= 460, "{}", description_bytes(&Glob));
     }
 }

@@ -1,66 +1,63 @@
-//! `grep`: finds lines by a regular expression.
+//! `grep`: lines of files that match a pattern.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::borrow::Cow;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use regex::bytes::{Regex, RegexBuilder};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::{Access, Cx, Kind, Output, Permit, Running, Tool};
-use crate::lines::{Matches, decode, is_binary};
-use crate::paths;
-use crate::walk::{Pattern, Walk, Walked, count};
+use super::glob::{Pattern, about_ignored, folder_argument, no_folder, unreadable};
+use super::{Access, Cx, Kind, Output, Permit, Running, Tool, blocking, parse};
+use crate::search::{Line, Search, line_end};
+use crate::text_file::{self, TextFile};
+use crate::walk::{Found, Walk, Walked, count};
+use crate::{clip, paths};
 
-/// Finds lines in files.
-pub(super) struct Grep;
+/// Matching lines of one call.
+const MAX_MATCHES: usize = 200;
+/// Bytes of what is shown.
+const MAX_BYTES: usize = 30_000;
+/// Files of one call that are only named.
+const MAX_FILES: usize = 1_000;
+/// Bytes of one line, and how many of them stand before its match.
+const MAX_LINE: usize = 500;
+const LEAD: usize = 120;
+/// Larger files are skipped.
+const MAX_SIZE: u64 = 200 << 20;
+/// What is looked at for matches among ignored files: so many files, up to this size.
+const MAX_IGNORED: usize = 20_000;
+const MAX_IGNORED_SIZE: u64 = 1 << 20;
+/// Binary files that are named.
+const MAX_BINARY: usize = 10;
 
-/// Matching lines in one result.
-const MATCHES: usize = 200;
-/// Files in one result that names only files.
-const FILES: usize = 1_000;
-/// Bytes in one result.
-const BYTES: usize = 30_000;
-/// Bytes of one line.
-const LINE: usize = 500;
-/// Lines of context, at most.
-const CONTEXT: usize = 50;
-/// Larger files are left out.
-const FILE_SIZE: u64 = 100 << 20;
-/// How long ignored files are searched when nothing else matched.
-const SECOND_LOOK: Duration = Duration::from_secs(1);
+/// Searches in files.
+pub(crate) struct Grep;
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+enum Shape {
     #[default]
     Content,
+    #[serde(alias = "files_with_matches")]
     Files,
     Count,
 }
 
-impl Mode {
-    /// Lines of a result that count.
-    fn limit(self) -> usize {
-        if self == Self::Content { MATCHES } else { FILES }
-    }
-}
-
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Arguments {
     pattern: String,
+    #[serde(default, alias = "file_path")]
     path: Option<String>,
+    #[serde(default)]
     glob: Option<String>,
     #[serde(default)]
-    ignore_case: bool,
-    #[serde(default)]
+    ignore_case: Option<bool>,
+    #[serde(default, deserialize_with = "lines")]
     context: usize,
     #[serde(default)]
-    output: Mode,
+    output: Option<Shape>,
 }
 
 impl Tool for Grep {
@@ -69,10 +66,10 @@ impl Tool for Grep {
     }
 
     fn description(&self) -> &str {
-        "Finds lines by a regex (Rust syntax: no look-around, no backreferences; one line at a time). Prints path:line:text in \
-         path order, at most 200 matches or 30000 bytes, and how many were left out. `output`: content (default), files, count. \
-         `glob` picks files (*.rs, !*.min.js). Hidden files are included; .git, binary files, files over 100 MB and what \
-         .gitignore or .ignore exclude are not, unless named by `path`."
+        "Searches files line by line for a regex (Rust `regex` syntax: no lookaround, no backreferences). `path`: file \
+         or folder, default working directory; `glob` picks files, such as `*.rs`; `context`: lines around a match. Gives \
+         PATH:LINE:TEXT in path order, at most 200 matches or 30 KB, and counts the rest; lines are cut to 500 bytes. Files \
+         are chosen as in `glob`: ignored ones only when named. Binary ones are only named."
     }
 
     fn schema(&self) -> Value {
@@ -84,526 +81,586 @@ impl Tool for Grep {
                 "glob": {"type": "string"},
                 "ignore_case": {"type": "boolean"},
                 "context": {"type": "integer"},
-                "output": {"enum": ["content", "files", "count"]},
+                "output": {"enum": ["content", "files", "count"]}
             },
-            "required": ["pattern"],
+            "required": ["pattern"]
         })
     }
 
     fn access(&self, arguments: &Value, cx: &Cx) -> Access {
-        Access {
-            kind: Kind::Read,
-            subjects: paths::subjects(&cx.cwd, arguments["path"].as_str().unwrap_or(".")),
-            opaque: false,
-            class: "every search in files".into(),
-        }
+        let subjects = paths::subjects(&cx.cwd, folder_argument(arguments));
+        Access { kind: Kind::Read, subjects, opaque: false, class: "every grep".into() }
     }
 
     fn title(&self, arguments: &Value) -> String {
-        let pattern = arguments["pattern"].as_str().unwrap_or_default();
-        arguments["path"].as_str().map_or(pattern.to_owned(), |path| format!("{pattern} in {path}"))
+        let pattern = clip::line(arguments["pattern"].as_str().unwrap_or("?"), 200).replace('\n', "\\n");
+        let mut title = format!("grep \"{pattern}\"");
+        let path = folder_argument(arguments);
+        if path != "." {
+            title.push_str(&format!(" in {path}"));
+        }
+        if let Some(glob) = arguments["glob"].as_str() {
+            title.push_str(&format!(" ({glob})"));
+        }
+        title
     }
 
-    fn run<'a>(&'a self, arguments: Value, _permit: Permit, cx: Cx) -> Running<'a> {
+    fn run<'a>(&'a self, arguments: Value, _: Permit, cx: Cx) -> Running<'a> {
         Box::pin(async move {
-            let arguments: Arguments = super::parse(self, arguments)?;
-            let search = tokio::task::spawn_blocking(move || {
-                Search::new(&arguments, &cx)?.run(arguments.path.is_some())
-            });
-            search.await.map_err(|err| format!("the search failed: {err}"))?
+            let arguments: Arguments = parse(self, arguments)?;
+            blocking(move || grep(&arguments, &cx)).await
         })
     }
 }
 
-struct Search<'a> {
-    root: PathBuf,
-    regex: Regex,
-    glob: Option<(Pattern, bool)>,
+/// A number of lines as models write it: `3`, `3.0`, `"3"`.
+fn lines<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    let written = match Value::deserialize(from)? {
+        Value::Null => return Ok(0),
+        Value::String(text) => text.trim().to_owned(),
+        value => value.to_string(),
+    };
+    let whole = written.strip_suffix(".0").unwrap_or(&written);
+    whole.parse().map_err(|_| serde::de::Error::custom("`context` is a whole number of lines"))
+}
+
+/// Which files are searched, by the `glob` argument; it may be meant from the named folder or the working directory.
+struct Filter {
+    pattern: Pattern,
+    excludes: bool,
+}
+
+impl Filter {
+    fn new(glob: &str) -> Result<Self, String> {
+        let (excludes, text) = glob.strip_prefix('!').map_or((false, glob), |rest| (true, rest));
+        let any_folder = !text.contains('/');
+        let text = text.strip_prefix("./").unwrap_or(text);
+        let text = if text.ends_with('/') { format!("{text}**") } else { text.to_owned() };
+        let pattern = Pattern::new(&text, any_folder);
+        let pattern =
+            pattern.map_err(|reason| format!("`glob` `{glob}` is not a valid pattern: {reason}"))?;
+        Ok(Self { pattern, excludes })
+    }
+
+    fn takes(&self, entry: &Found<'_>, cwd: &Path) -> bool {
+        let from_cwd = entry.path.strip_prefix(cwd).unwrap_or(&entry.path);
+        let fits = [entry.relative, from_cwd, &entry.path].iter().any(|path| self.pattern.matches(path));
+        fits != self.excludes
+    }
+}
+
+enum Outcome {
+    Lines(usize),
+    Binary,
+    TooLarge,
+    Failed,
+}
+
+struct Looked {
+    path: PathBuf,
+    outcome: Outcome,
+}
+
+struct Job<'a> {
+    search: Search,
+    filter: Option<Filter>,
     arguments: &'a Arguments,
     cx: &'a Cx,
+    searched: AtomicUsize,
 }
 
-/// What a search found.
-#[derive(Default)]
-struct Found {
-    /// The first files in path order, as many as a result can show.
-    files: BTreeMap<PathBuf, Hits>,
-    /// Lines in `files` that a result can show.
-    stored: usize,
-    lines: usize,
-    file_count: usize,
-    large: usize,
-    unreadable: usize,
+fn grep(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
+    if arguments.pattern.is_empty() {
+        return Err("`pattern` is empty: give a regex, such as `fn main`".into());
+    }
+    let search = Search::new(&arguments.pattern, arguments.ignore_case.unwrap_or(false))?;
+    let filter = arguments.glob.as_deref().filter(|glob| !glob.is_empty()).map(Filter::new).transpose()?;
+    let job = Job { search, filter, arguments, cx, searched: AtomicUsize::new(0) };
+    let path = arguments.path.as_deref().filter(|path| !path.trim().is_empty()).unwrap_or(".");
+    let root = paths::resolve(&cx.cwd, path);
+    if !root.is_dir() {
+        return job.one_file(root);
+    }
+    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone());
+    let mut walked = walk.by_rules(|entry| job.look(entry, MAX_SIZE))?;
+    walked.found.sort_by(|a, b| a.path.cmp(&b.path));
+    let notes = notes(&walked);
+    let ruled = walked.ruled;
+    let (files, binary) = matching(walked.found);
+    if files.is_empty() && binary.is_empty() {
+        let hidden = if ruled { job.ignored(&walk)? } else { String::new() };
+        return Ok(job.nothing(&paths::display(&cx.cwd, &paths::resolve(&cx.cwd, path)), &hidden, &notes));
+    }
+    job.report(&files, &binary, &notes)
 }
 
-/// What matches in one file.
-struct Hits {
-    lines: Vec<Line>,
-    count: usize,
+/// What the report says about files and folders that were not searched, or searched against the rules.
+fn notes(walked: &Walked<Looked>) -> String {
+    let number = |is: fn(&Outcome) -> bool| walked.found.iter().filter(|looked| is(&looked.outcome)).count();
+    let mut notes = unreadable(walked.unreadable);
+    let failed = number(|outcome| matches!(outcome, Outcome::Failed));
+    if failed > 0 {
+        notes.push_str(&format!("[{} could not be read]\n", count(failed, "file", "files")));
+    }
+    let large = number(|outcome| matches!(outcome, Outcome::TooLarge));
+    if large > 0 {
+        notes.push_str(&format!("[{} over 200 MB skipped]\n", count(large, "file", "files")));
+    }
+    if !walked.ruled {
+        notes.push_str("[this folder is ignored; it was searched because it was named]\n");
+    }
+    notes
 }
 
-/// A line to show.
-struct Line {
-    text: String,
-    is_match: bool,
+/// Files with the number of their matching lines, and binary files.
+fn matching(found: Vec<Looked>) -> (Vec<(PathBuf, usize)>, Vec<PathBuf>) {
+    let (mut files, mut binary) = (Vec::new(), Vec::new());
+    for looked in found {
+        match looked.outcome {
+            Outcome::Lines(number) => files.push((looked.path, number)),
+            Outcome::Binary => binary.push(looked.path),
+            Outcome::TooLarge | Outcome::Failed => {}
+        }
+    }
+    (files, binary)
 }
 
-impl<'a> Search<'a> {
-    fn new(arguments: &'a Arguments, cx: &'a Cx) -> Result<Self, String> {
-        let root = paths::resolve(&cx.cwd, arguments.path.as_deref().unwrap_or("."));
-        let metadata = std::fs::metadata(&root);
-        let metadata =
-            metadata.map_err(|err| format!("`path` cannot be searched: `{}`: {err}", root.display()))?;
-        if !metadata.is_file() && !metadata.is_dir() {
-            return Err(format!("`path` is neither a file nor a folder: `{}`", root.display()));
-        }
-        let glob = arguments.glob.as_deref().map(|glob| {
-            let (glob, is_wanted) = glob.strip_prefix('!').map_or((glob, true), |glob| (glob, false));
-            Pattern::new(&root, glob).map(|pattern| (pattern, is_wanted))
-        });
-        Ok(Self { regex: compile(arguments)?, root, glob: glob.transpose()?, arguments, cx })
-    }
-
-    fn run(&self, is_named: bool) -> Result<Output, String> {
-        let (found, walked) = self.search(false, None)?;
-        if found.file_count > 0 {
-            return Ok(self.report(&found, &walked, &[]));
-        }
-        let (ignored, second) = self.search(true, Some(Instant::now() + SECOND_LOOK))?;
-        let least = if second.is_whole { "" } else { "at least " };
-        let amount = format!(
-            "{least}{} in {}",
-            count(ignored.lines, "matching line"),
-            count(ignored.file_count, "file")
-        );
-        if is_named && ignored.file_count > 0 && self.root != self.cx.cwd {
-            return Ok(self.report(
-                &ignored,
-                &second,
-                &[format!("{amount}, which ignore rules leave out elsewhere")],
-            ));
-        }
-        let mut text = format!(
-            "no matches for `{}` in `{}`; ignore rules were applied",
-            self.arguments.pattern,
-            paths::display(&self.cx.cwd, &self.root)
-        );
-        if let Some(path) = ignored.files.keys().next() {
-            let path = paths::display(&self.cx.cwd, path);
-            text.push_str(&format!(
-                " and left out {amount}, such as `{path}`: name a file or folder as `path` to search it"
-            ));
-        }
-        self.notes(&found, &walked).iter().for_each(|note| text.push_str(&format!("\n[{note}]")));
-        Ok(Output::text(text, "no matches"))
-    }
-
-    fn search(&self, with_ignored: bool, deadline: Option<Instant>) -> Result<(Found, Walked), String> {
-        let found = Mutex::new(Found::default());
-        if self.root.is_file() {
-            self.visit(&self.root, &found);
-            let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-            if found.unreadable > 0 {
-                return Err(format!("`path` cannot be read: `{}`; is it yours?", self.root.display()));
-            }
-            return Ok((found, Walked { unreadable: 0, is_whole: true }));
-        }
-        let walk = Walk { root: &self.root, with_ignored, cancel: &self.cx.cancel, deadline };
-        let walked = walk.each(|entry| {
-            let is_wanted =
-                self.glob.as_ref().is_none_or(|(glob, is_wanted)| glob.matches(entry.path()) == *is_wanted);
-            if is_wanted && entry.file_type().is_some_and(|kind| kind.is_file()) {
-                self.visit(entry.path(), &found);
-            }
-        });
-        Ok((found.into_inner().unwrap_or_else(PoisonError::into_inner), walked))
-    }
-
-    fn visit(&self, path: &Path, found: &Mutex<Found>) {
-        let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        if size > FILE_SIZE {
-            lock(found).large += 1;
-            return;
-        }
-        let Ok(content) = std::fs::read(path) else {
-            lock(found).unreadable += 1;
-            return;
-        };
-        let content = decode(content);
-        if is_binary(&content) {
-            return;
-        }
-        let hits = self.hits(path, &content);
-        if hits.count > 0 {
-            lock(found).add(path, hits, self.arguments.output.limit());
-        }
-    }
-
-    fn hits(&self, path: &Path, content: &[u8]) -> Hits {
-        let mut matches = Matches::new(&self.regex, content);
-        let mode = self.arguments.output;
-        if mode == Mode::Files {
-            return Hits { count: usize::from(matches.next().is_some()), lines: vec![] };
-        }
-        if mode == Mode::Count {
-            return Hits { count: matches.count(), lines: vec![] };
-        }
-        let mut numbered = Vec::new();
-        let (mut number, mut counted) = (1, 0);
-        for (line, found) in matches.by_ref().take(MATCHES) {
-            number += newlines(&content[counted..line.start]);
-            counted = line.start;
-            numbered.push((number, line, found));
-        }
-        let count = numbered.len() + matches.count();
-        let path = paths::display(&self.cx.cwd, path);
-        let lines = match self.arguments.context.min(CONTEXT) {
-            0 => numbered
-                .iter()
-                .map(|(number, line, found)| Line {
-                    text: format!("{path}:{number}:{}", clip(&content[line.clone()], found)),
-                    is_match: true,
-                })
-                .collect(),
-            context => with_context(&path, content, &numbered, context),
-        };
-        Hits { lines, count }
-    }
-
-    fn report(&self, found: &Found, walked: &Walked, first: &[String]) -> Output {
-        let mut text = String::new();
-        let (mut shown, mut shown_files) = (0, 0);
-        let mode = self.arguments.output;
-        let (total, what) = match mode {
-            Mode::Content => (found.lines, "matching lines"),
-            Mode::Files | Mode::Count => (found.file_count, "files"),
-        };
-        'files: for (path, hits) in &found.files {
-            let path = paths::display(&self.cx.cwd, path);
-            let lines = match mode {
-                Mode::Files => &[Line { text: path, is_match: true }][..],
-                Mode::Count => &[Line { text: format!("{path}:{}", hits.count), is_match: true }],
-                Mode::Content => &hits.lines,
-            };
-            shown_files += 1;
-            if self.arguments.context > 0 && !text.is_empty() && mode == Mode::Content {
-                text.push_str("--\n");
-            }
-            for line in lines {
-                if text.len() + line.text.len() > BYTES || (line.is_match && shown == mode.limit()) {
-                    break 'files;
-                }
-                text.push_str(&line.text);
-                text.push('\n');
-                shown += usize::from(line.is_match);
-            }
-        }
-        let mut notes = first.to_vec();
-        if shown < total {
-            notes.push(format!(
-                "{shown} of {total} {what} shown, {shown_files} of {} begun; {} left out: narrow `pattern`, `path` or `glob`",
-                count(found.file_count, "file"),
-                total - shown,
-            ));
-        }
-        notes.extend(self.notes(found, walked));
-        notes.iter().for_each(|note| text.push_str(&format!("[{note}]\n")));
-        text.pop();
-        let line = match mode {
-            Mode::Files => count(total, "file"),
-            _ => format!("{} in {}", count(found.lines, "matching line"), count(found.file_count, "file")),
-        };
-        Output::text(text, line)
-    }
-
-    fn notes(&self, found: &Found, walked: &Walked) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.cx.cancel.is_cancelled() {
-            notes.push("interrupted: not everything was searched".to_owned());
-        }
-        if found.large > 0 {
-            notes.push(format!("{} over 100 MB left out; use bash for such", count(found.large, "file")));
-        }
-        let unreadable = found.unreadable + walked.unreadable;
-        if unreadable > 0 {
-            notes.push(format!("{} could not be read", count(unreadable, "place")));
-        }
-        notes
-    }
-}
-
-impl Found {
-    /// Keeps no more than a result can show: the search ends in any order, the result is in path order.
-    fn add(&mut self, path: &Path, hits: Hits, limit: usize) {
-        let weight = |hits: &Hits| hits.lines.iter().filter(|line| line.is_match).count().max(1);
-        self.lines += hits.count;
-        self.file_count += 1;
-        self.stored += weight(&hits);
-        self.files.insert(path.to_owned(), hits);
-        while let Some(last) = self.files.last_entry()
-            && self.stored - weight(last.get()) >= limit
+impl Job<'_> {
+    fn look(&self, entry: &Found<'_>, max_size: u64) -> Option<Looked> {
+        if !entry.kind.is_file()
+            || self.filter.as_ref().is_some_and(|filter| !filter.takes(entry, &self.cx.cwd))
         {
-            self.stored -= weight(&last.remove());
+            return None;
         }
-    }
-}
-
-fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
-    found.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn compile(arguments: &Arguments) -> Result<Regex, String> {
-    let pattern = &arguments.pattern;
-    if names_line_break(pattern) {
-        return Err(format!(
-            "the pattern `{}` holds a line break, but lines are matched one at a time: search for one of the lines and ask for `context`",
-            pattern.escape_debug()
-        ));
-    }
-    let mut builder = RegexBuilder::new(pattern);
-    builder.multi_line(true).crlf(true).case_insensitive(arguments.ignore_case);
-    let hint = "to find it as plain text, escape ( ) [ ] { } . * + ? ^ $ | \\ with a backslash";
-    builder.build().map_err(|err| format!("the pattern `{pattern}` is not valid: {err}\n{hint}"))
-}
-
-/// `[^\n]` is fine, so brackets don't count.
-fn names_line_break(pattern: &str) -> bool {
-    let (mut in_brackets, mut chars) = (false, pattern.chars());
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next() {
-                Some('n') if !in_brackets => return true,
-                _ => {}
-            },
-            '\n' => return true,
-            '[' => in_brackets = true,
-            ']' => in_brackets = false,
-            _ => {}
-        }
-    }
-    false
-}
-
-fn newlines(content: &[u8]) -> usize {
-    content.iter().filter(|byte| **byte == b'\n').count()
-}
-
-/// The lines with those around them; `--` stands for a gap.
-fn with_context(
-    path: &str,
-    content: &[u8],
-    numbered: &[(usize, Range<usize>, Range<usize>)],
-    context: usize,
-) -> Vec<Line> {
-    let matching: BTreeMap<usize, &Range<usize>> =
-        numbered.iter().map(|(number, _, found)| (*number, found)).collect();
-    let mut all = content.split(|byte| *byte == b'\n').zip(1..).peekable();
-    let last = if content.ends_with(b"\n") { newlines(content) } else { newlines(content) + 1 };
-    let mut lines = Vec::new();
-    let mut shown = 0;
-    for number in matching.keys() {
-        let from = number.saturating_sub(context).max(shown + 1);
-        let to = (number + context).min(last);
-        if shown > 0 && from > shown + 1 {
-            lines.push(Line { text: "--".into(), is_match: false });
-        }
-        while let Some((line, at)) = all.next_if(|(_, at)| *at <= to) {
-            if at < from {
-                continue;
+        let outcome = match load(&entry.path, max_size) {
+            Ok(Some(bytes)) => {
+                self.searched.fetch_add(1, Ordering::Relaxed);
+                self.outcome(&bytes)?
             }
-            let found = matching.get(&at);
-            let sign = if found.is_some() { ':' } else { '-' };
-            let text = format!("{path}{sign}{at}{sign}{}", clip(line, found.map_or(&(0..0), |found| found)));
-            lines.push(Line { text, is_match: found.is_some() });
-        }
-        shown = to;
+            Ok(None) => Outcome::TooLarge,
+            Err(_) => Outcome::Failed,
+        };
+        Some(Looked { path: entry.path.clone(), outcome })
     }
-    lines
+
+    fn outcome(&self, bytes: &[u8]) -> Option<Outcome> {
+        if text_file::is_binary(bytes) {
+            return self.search.is_in(bytes).then_some(Outcome::Binary);
+        }
+        match self.search.lines(&decode(bytes)).count() {
+            0 => None,
+            number => Some(Outcome::Lines(number)),
+        }
+    }
+
+    /// A file that was named is searched, whatever `glob` and the ignore files say.
+    fn one_file(&self, path: PathBuf) -> Result<Output, String> {
+        let shown = paths::display(&self.cx.cwd, &path);
+        if path.symlink_metadata().is_err() {
+            return Err(no_folder(&path, self.cx));
+        }
+        let loaded = load(&path, MAX_SIZE).map_err(|reason| format!("cannot search `{shown}`: {reason}"))?;
+        let Some(bytes) = loaded else {
+            return Err(format!("`{shown}` is larger than 200 MB: search it with a command in `bash`"));
+        };
+        self.searched.fetch_add(1, Ordering::Relaxed);
+        match self.outcome(&bytes) {
+            Some(Outcome::Lines(number)) => self.report(&[(path, number)], &[], ""),
+            Some(_) => self.report(&[], &[path], ""),
+            None => Ok(self.nothing(&shown, "", "")),
+        }
+    }
+
+    fn ignored(&self, walk: &Walk) -> Result<String, String> {
+        let searched = self.searched.load(Ordering::Relaxed);
+        let hidden = walk.without_rules(MAX_IGNORED, |entry| self.look(entry, MAX_IGNORED_SIZE))?;
+        self.searched.store(searched, Ordering::Relaxed);
+        let complete =
+            hidden.complete && !hidden.found.iter().any(|looked| matches!(looked.outcome, Outcome::TooLarge));
+        let (files, binary) = matching(hidden.found);
+        let all = files.into_iter().map(|(path, _)| path).chain(binary).collect();
+        Ok(about_ignored(all, complete, self.cx))
+    }
+
+    fn nothing(&self, shown: &str, hidden: &str, notes: &str) -> Output {
+        let searched = count(self.searched.load(Ordering::Relaxed), "file", "files");
+        let glob = self.arguments.glob.as_deref().filter(|glob| !glob.is_empty());
+        let glob = glob.map(|glob| format!(" that `glob` `{glob}` allows")).unwrap_or_default();
+        let text = format!(
+            "no matches for `{}` in `{shown}` ({searched}{glob}){hidden}\n{notes}",
+            self.arguments.pattern
+        );
+        Output::text(text.trim_end(), "no matches")
+    }
+
+    fn report(&self, files: &[(PathBuf, usize)], binary: &[PathBuf], notes: &str) -> Result<Output, String> {
+        let total: usize = files.iter().map(|(_, number)| number).sum();
+        let mut text = match self.arguments.output.unwrap_or_default() {
+            Shape::Content => self.content(files, total)?,
+            Shape::Files => self.names(files, |name, _| name),
+            Shape::Count => self.names(files, |name, number| format!("{name}:{number}")),
+        };
+        for path in binary.iter().take(MAX_BINARY) {
+            text.push_str(&format!("{}: binary file matches\n", paths::display(&self.cx.cwd, path)));
+        }
+        if binary.len() > MAX_BINARY {
+            let more =
+                count(binary.len() - MAX_BINARY, "more binary file matches", "more binary files match");
+            text.push_str(&format!("[... {more}]\n"));
+        }
+        text.push_str(notes);
+        let mut line =
+            format!("{} in {}", count(total, "match", "matches"), count(files.len(), "file", "files"));
+        if !binary.is_empty() {
+            line.push_str(&format!(", {}", count(binary.len(), "binary file", "binary files")));
+        }
+        Ok(Output::text(text.trim_end(), line))
+    }
+
+    fn names(&self, files: &[(PathBuf, usize)], show: impl Fn(String, usize) -> String) -> String {
+        let mut text = String::new();
+        for (shown, (path, number)) in files.iter().enumerate() {
+            let line = show(paths::display(&self.cx.cwd, path), *number);
+            if shown == MAX_FILES || text.len() + line.len() > MAX_BYTES {
+                let left = &files[shown..];
+                let matches = count(left.iter().map(|(_, number)| number).sum(), "match", "matches");
+                let more = count(left.len(), "more file", "more files");
+                text.push_str(&format!("[... {more} with {matches} left out; narrow `path` or `glob`]\n"));
+                break;
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Files are read again for what is shown of them: to keep the lines of all would take memory without bound.
+    fn content(&self, files: &[(PathBuf, usize)], total: usize) -> Result<String, String> {
+        let mut page = Page { context: self.arguments.context, ..Page::default() };
+        for (path, _) in files {
+            if page.full || self.cx.cancel.is_cancelled() {
+                break;
+            }
+            page.path = paths::display(&self.cx.cwd, path);
+            match load(path, MAX_SIZE) {
+                Ok(Some(bytes)) => page.file(&self.search, &decode(&bytes)),
+                // It was there a moment ago.
+                _ => page.text.push_str(&format!("[`{}` changed during the search]\n", page.path)),
+            }
+        }
+        if self.cx.cancel.is_cancelled() {
+            return Err("interrupted".into());
+        }
+        let left = total.saturating_sub(page.matches);
+        if left > 0 {
+            page.text.push_str(&format!(
+                "[... {} left out, of {total} in {}; narrow `pattern`, `path` or `glob`, or take `output` `count`]\n",
+                count(left, "more match", "more matches"),
+                count(files.len(), "file", "files")
+            ));
+        }
+        Ok(page.text)
+    }
 }
 
-/// The line as text; of a long one, what is around the match.
-fn clip(line: &[u8], found: &Range<usize>) -> String {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.len() <= LINE {
-        return String::from_utf8_lossy(line).into_owned();
+/// The bytes of a regular file; none when it is larger than `max_size`.
+fn load(path: &Path, max_size: u64) -> Result<Option<Vec<u8>>, String> {
+    let (file, meta) = text_file::open(path)?;
+    if meta.len() > max_size {
+        return Ok(None);
     }
-    let from = found.start.saturating_sub(LINE / 4).min(line.len() - LINE);
-    let to = from + LINE;
-    let is_inside = |at: usize| line.get(at).is_some_and(|byte| (0x80..0xc0).contains(byte));
-    let from = (from..from + 4).find(|at| !is_inside(*at)).unwrap_or(from);
-    let to = (to..to + 4).find(|at| !is_inside(*at)).unwrap_or(to).min(line.len());
-    let shown = String::from_utf8_lossy(&line[from..to]);
-    format!("[... {from} bytes]{shown}[{} bytes more ...]", line.len() - to)
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or_default() + 1);
+    file.take(max_size + 1).read_to_end(&mut bytes).map_err(text_file::reason)?;
+    Ok((bytes.len() as u64 <= max_size).then_some(bytes))
+}
+
+/// The text in UTF-8 where its BOM says what it is in, else as it is.
+fn decode(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match bytes {
+        [0xEF, 0xBB, 0xBF, ..] | [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => {
+            TextFile::decode(bytes).map_or(Cow::Borrowed(bytes), |file| file.body)
+        }
+        _ => Cow::Borrowed(bytes),
+    }
+}
+
+/// What is shown, until it is full.
+#[derive(Default)]
+struct Page {
+    text: String,
+    path: String,
+    context: usize,
+    matches: usize,
+    full: bool,
+}
+
+impl Page {
+    fn file(&mut self, search: &Search, text: &[u8]) {
+        let end = line_end(text);
+        let mut found = search.lines(text).peekable();
+        // The next line that is not shown yet, and a line whose number is known.
+        let (mut next, mut known) = (0, (0, 1));
+        while let Some(line) = found.next() {
+            let start = line.range.start;
+            let from = self.start_of_context(&text[next..start], end) + next;
+            if self.context > 0 && !self.text.is_empty() && (next == 0 || from > next) {
+                self.text.push_str("--\n");
+            }
+            let number = known.1 + breaks(&text[known.0..from], end);
+            let mut place = self.context_lines(search, text, (from, number), start);
+            self.line(':', place.1, &text[line.range.clone()], line.at);
+            if self.full {
+                return;
+            }
+            self.matches += 1;
+            place = (search.line(text, start, end).1, place.1 + 1);
+            let until = found.peek().map_or(text.len(), |line: &Line| line.range.start);
+            known = self.context_lines(search, text, place, until);
+            next = known.0;
+            self.full = self.matches == MAX_MATCHES;
+            if self.full {
+                return;
+            }
+        }
+    }
+
+    /// Where the lines before a match begin, among those that are not shown yet.
+    fn start_of_context(&self, before: &[u8], end: u8) -> usize {
+        let mut from = before.len();
+        for _ in 0..self.context {
+            let Some(above) = from.checked_sub(1) else { break };
+            from = before[..above].iter().rposition(|byte| *byte == end).map_or(0, |at| at + 1);
+        }
+        from
+    }
+
+    /// Shows lines from a place (start and number) on, as many as are wanted and lie before `until`. Returns where it ends.
+    fn context_lines(
+        &mut self,
+        search: &Search,
+        text: &[u8],
+        place: (usize, usize),
+        until: usize,
+    ) -> (usize, usize) {
+        let (mut start, mut number) = place;
+        for _ in 0..self.context {
+            if start >= until || self.full {
+                break;
+            }
+            let (range, next) = search.line(text, start, line_end(text));
+            self.line('-', number, &text[range], 0);
+            (start, number) = (next, number + 1);
+        }
+        (start, number)
+    }
+
+    fn line(&mut self, sign: char, number: usize, line: &[u8], at: usize) {
+        let shown = format!("{}{sign}{number}{sign}{}\n", self.path, clipped(line, at));
+        if self.full || self.text.len() + shown.len() > MAX_BYTES {
+            self.full = true;
+            return;
+        }
+        self.text.push_str(&shown);
+    }
+}
+
+fn breaks(text: &[u8], end: u8) -> usize {
+    text.iter().filter(|byte| **byte == end).count()
+}
+
+/// The line, or what is around its match when it is long.
+fn clipped(line: &[u8], at: usize) -> String {
+    let show = |bytes| String::from_utf8_lossy(bytes).replace('\0', "\u{2400}");
+    if line.len() <= MAX_LINE {
+        return show(line);
+    }
+    // A cut within a character would show a sign that the file does not hold.
+    let inside = |place: usize| line.get(place).is_some_and(|byte| byte & 0xC0 == 0x80);
+    let border =
+        |place: usize| (place.saturating_sub(3)..=place).rev().find(|at| !inside(*at)).unwrap_or(place);
+    let from = border(at.saturating_sub(LEAD).min(line.len() - MAX_LINE));
+    let to = border((from + MAX_LINE).min(line.len()));
+    let mut text = show(&line[from..to]);
+    if from > 0 {
+        text.insert_str(0, &format!("[... {from} bytes] "));
+    }
+    if to < line.len() {
+        text.push_str(&format!(" [... {} more bytes]", line.len() - to));
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::message::text_of;
+    use crate::tools::tests::{Folder, description_bytes};
 
-    fn place(files: &[(&str, &[u8])]) -> (tempfile::TempDir, Cx) {
-        let folder = tempfile::tempdir().unwrap();
-        let cwd = folder.path().canonicalize().unwrap();
-        for (path, content) in files {
-            let path = cwd.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, content).unwrap();
-        }
-        let cx = Cx {
-            spill: cwd.join("spill"),
-            cwd,
-            seen: Arc::default(),
-            cancel: Default::default(),
-            output: Arc::new(|_: &str| {}),
-            environment: Arc::default(),
-            secrets: Arc::default(),
-        };
-        (folder, cx)
+    fn run(folder: &Folder, arguments: Value) -> String {
+        folder
+            .run(&Grep, arguments)
+            .map_or_else(|err| format!("error: {err}"), |output| text_of(&output.content))
     }
 
-    async fn grep(cx: &Cx, arguments: Value) -> String {
-        match Grep.run(arguments, Permit::for_tests(), cx.clone()).await {
-            Ok(output) => text_of(&output.content),
-            Err(err) => format!("error: {err}"),
-        }
-    }
-
-    /// What `pattern` finds in one file.
-    async fn finds(content: &[u8], pattern: &str) -> String {
-        let (_folder, cx) = place(&[("f", content)]);
-        grep(&cx, json!({"pattern": pattern})).await
-    }
-
-    #[tokio::test]
-    async fn lines_are_matched_one_at_a_time() {
-        for (content, pattern, expected) in [
-            (&b"one\ntwo\n"[..], "^t.o$", "f:2:two"),
-            (b"a\r\nb\r\n", "a$", "f:1:a"),
-            (b"a\nb\n", "a\\s+b|b", "f:2:b"),
-            (b"ab\nc", "b[^x]|a", "f:1:ab"),
-            (b"x\n\ny\n", "^$", "f:2:"),
-            (b"x\ny", "[^\\n]*", "f:1:x\nf:2:y"),
-            (b"git commit --no-verify\nrm -f x\n", "--no-verify", "f:1:git commit --no-verify"),
-            (b"git commit --no-verify\nrm -f x\n", "-f", "f:2:rm -f x"),
-            (
-                b"1 needle one\n\xff\xfe needle two\nneedle three \xc3",
-                "needle",
-                "f:1:1 needle one\nf:2:\u{fffd}\u{fffd} needle two\nf:3:needle three \u{fffd}",
-            ),
-            (b"a;\n// stray \x00 byte\nneedle = 2;\n", "needle", "f:3:needle = 2;"),
-            (b"\xef\xbb\xbffirst\n", "^first", "f:1:first"),
-            (b"\xff\xfea\x00\n\x00b\x00", "b", "f:2:b"),
-            ("Ünï\n".as_bytes(), "(?i)üN", "f:1:Ünï"),
-        ] {
-            assert_eq!(finds(content, pattern).await, expected, "{pattern}");
-        }
-        let endless = finds(&b"a needle here\n".repeat(100_000), "needle[^x]*").await;
-        assert!(endless.contains("200 of 100000"));
-        assert!(finds(&[0; 100], "\\x00").await.starts_with("no matches"));
-    }
-
-    #[tokio::test]
-    async fn a_bad_pattern_is_an_error_with_the_reason() {
-        for (pattern, expected) in [
-            ("foo(", "unclosed group"),
-            ("(?<=a)b", "look-around"),
-            ("a\\nb", "line break"),
-            ("a\nb", "line break"),
-            ("(a)\\1", "backreferences"),
-        ] {
-            let text = finds(b"foo(1)\nab\n", pattern).await;
-            assert!(text.starts_with("error: ") && text.contains(expected), "{text}");
-        }
-        let (_folder, cx) = place(&[]);
-        assert!(grep(&cx, json!({"pattern": "x", "path": "gone"})).await.contains("cannot be searched"));
-        assert!(grep(&cx, json!({"pattern": "x", "output": "all"})).await.contains("unknown variant `all`"));
-        assert!(grep(&cx, json!({"pattern": "x", "glob": "[a"})).await.contains("not valid"));
-    }
-
-    #[tokio::test]
-    async fn files_are_searched_in_path_order_by_the_rules_of_glob() {
-        let (_folder, cx) = place(&[
-            (".gitignore", b"x.log\nscripts/*\nnode_modules/\n"),
-            (".ignore", b"y.log\n"),
-            (".git/config", b"needle"),
-            (".github/ci.yml", b"needle: 1\n"),
-            ("a/b.rs", b"needle\n"),
-            ("a-c.rs", b"hay\nNEEDLE\n"),
-            ("node_modules/m.js", b"needle\n"),
-            ("scripts/w.py", b"deep needle\n"),
-            ("x.log", b"needle"),
-            ("y.log", b"needle"),
-            ("z.log", b"needle"),
-        ]);
-        std::os::unix::fs::symlink("..", cx.cwd.join("a/loop")).unwrap();
-        let check = async |arguments: Value, expected: &str| assert_eq!(grep(&cx, arguments).await, expected);
-        check(json!({"pattern": "needle"}), ".github/ci.yml:1:needle: 1\na/b.rs:1:needle\nz.log:1:needle")
-            .await;
-        check(
-            json!({"pattern": "needle", "glob": "*.rs", "ignore_case": true}),
-            "a/b.rs:1:needle\na-c.rs:2:NEEDLE",
-        )
-        .await;
-        check(json!({"pattern": "needle", "glob": "!*.{yml,log}"}), "a/b.rs:1:needle").await;
-        check(json!({"pattern": "needle", "output": "files", "path": "a"}), "a/b.rs").await;
-        check(json!({"pattern": "n", "output": "count", "glob": "*.yml"}), ".github/ci.yml:1").await;
-        check(json!({"pattern": "needle", "path": "x.log"}), "x.log:1:needle").await;
-        check(json!({"pattern": "needle", "path": "node_modules"}), "node_modules/m.js:1:needle").await;
-        let named =
-            "scripts/w.py:1:deep needle\n[1 matching line in 1 file, which ignore rules leave out elsewhere]";
-        check(json!({"pattern": "needle", "path": "scripts"}), named).await;
-        let hidden = "no matches for `deep` in `.`; ignore rules were applied and left out 1 matching line in 1 file, \
-                      such as `scripts/w.py`: name a file or folder as `path` to search it";
-        check(json!({"pattern": "deep"}), hidden).await;
-        check(json!({"pattern": "absent"}), "no matches for `absent` in `.`; ignore rules were applied")
-            .await;
-    }
-
-    #[tokio::test]
-    async fn context_is_shown_once_and_gaps_are_marked() {
-        let (_folder, cx) = place(&[("f", b"1\nx2\n3\nx4\n5\n6\n7\nx8\n"), ("g", b"x\n")]);
-        let text = grep(&cx, json!({"pattern": "x", "context": 1})).await;
-        assert_eq!(text, "f-1-1\nf:2:x2\nf-3-3\nf:4:x4\nf-5-5\n--\nf-7-7\nf:8:x8\n--\ng:1:x");
-    }
-
-    #[tokio::test]
-    async fn many_matches_are_bounded_and_counted() {
-        let (_folder, cx) = place(&[("one.txt", &b"a needle here\n".repeat(100_000))]);
-        let text = grep(&cx, json!({"pattern": "needle"})).await;
-        assert!(text.len() < BYTES + 300 && text.starts_with("one.txt:1:"));
-        assert!(
-            text.contains("[200 of 100000 matching lines shown, 1 of 1 file begun; 99800 left out"),
-            "{text}"
-        );
-        for number in 0..300 {
-            std::fs::write(cx.cwd.join(format!("f{number:04}.txt")), "needle\n".repeat(3)).unwrap();
-        }
-        let text = grep(&cx, json!({"pattern": "needle"})).await;
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[..2], ["f0000.txt:1:needle", "f0000.txt:2:needle"]);
-        assert_eq!(lines[199], "f0066.txt:2:needle");
-        assert!(
-            lines[200].starts_with("[200 of 100900 matching lines shown, 67 of 301 files begun"),
-            "{}",
-            lines[200]
-        );
-        let text = grep(&cx, json!({"pattern": "needle", "output": "files"})).await;
-        assert_eq!(text.lines().count(), 301);
-    }
-
-    #[tokio::test]
-    async fn a_long_line_is_clipped_around_the_match() {
-        let line = format!("{}needle{}", "é".repeat(5_000), "b".repeat(10_000));
-        let text = finds(line.as_bytes(), "needle").await;
-        assert!(text.len() < LINE + 100 && text.contains("éneedleb") && !text.contains('\u{fffd}'), "{text}");
-        assert!(text.contains("bytes]") && text.ends_with("bytes more ...]"));
+    fn put_all(folder: &Folder, files: &[(&str, &str)]) {
+        files.iter().for_each(|(name, content)| folder.put(name, content));
     }
 
     #[test]
-    fn what_the_model_reads_about_it_keeps_its_budget() {
-        let bytes = Grep.name().len() + Grep.description().len() + Grep.schema().to_string().len();
-        assert!(bytes <= 720, "{bytes}");
+    fn matches_come_in_path_order_with_their_lines() {
+        let folder = Folder::new();
+        put_all(
+            &folder,
+            &[("b.txt", "x\nNeedle\n"), ("a/c.rs", "needle\r\n\r\nneedle --no-verify"), (".h/d", "a needle")],
+        );
+        let output = folder.run(&Grep, json!({"pattern": "needle"})).unwrap();
+        assert_eq!(text_of(&output.content), ".h/d:1:a needle\na/c.rs:1:needle\na/c.rs:3:needle --no-verify");
+        assert_eq!(output.view, crate::tools::View::Line { text: "3 matches in 2 files".into() });
+        for (arguments, expected) in [
+            (
+                json!({"pattern": "needle$", "ignore_case": true, "glob": "*.{rs,txt}"}),
+                "a/c.rs:1:needle\nb.txt:2:Needle",
+            ),
+            (json!({"pattern": "needle", "output": "files"}), ".h/d\na/c.rs"),
+            (json!({"pattern": "needle", "output": "count", "path": "a"}), "a/c.rs:2"),
+            (json!({"pattern": "--no-verify", "path": "a/c.rs"}), "a/c.rs:3:needle --no-verify"),
+            (json!({"pattern": "needle", "glob": "!*.rs"}), ".h/d:1:a needle"),
+            (json!({"pattern": "needle", "glob": "a/**", "path": "a", "output": "files"}), "a/c.rs"),
+        ] {
+            assert_eq!(run(&folder, arguments), expected);
+        }
+    }
+
+    #[test]
+    fn context_is_shown_once_and_groups_are_parted() {
+        let folder = Folder::new();
+        folder.put("f", "1\n2\nx3\n4\nx5\n6\n7\n8\n9\nx10\n");
+        folder.put("g", "x\n");
+        let expected = "f-2-2\nf:3:x3\nf-4-4\nf:5:x5\nf-6-6\n--\nf-9-9\nf:10:x10\n--\ng:1:x";
+        assert_eq!(run(&folder, json!({"pattern": "x", "context": "1"})), expected);
+        let all = run(&folder, json!({"pattern": "x", "context": 90, "path": "f"}));
+        assert_eq!(all.lines().count(), 10, "{all}");
+        assert!(run(&folder, json!({"pattern": "x", "context": -1})).contains("`context` is a whole number"));
+    }
+
+    #[test]
+    fn a_flood_is_cut_and_counted() {
+        let folder = Folder::new();
+        folder.put("one.txt", "a needle here\n".repeat(100_000));
+        for n in 0..300 {
+            folder.put(&format!("many/f{n:03}"), "a needle here\n".repeat(50));
+        }
+        let text = run(&folder, json!({"pattern": "needle", "path": "one.txt"}));
+        assert!(
+            text.contains(
+                "one.txt:200:a needle here\n[... 99800 more matches left out, of 100000 in 1 file;"
+            ),
+            "{text}"
+        );
+        let text = run(&folder, json!({"pattern": "needle"}));
+        assert!(text.contains(
+            "many/f003:50:a needle here\n[... 114800 more matches left out, of 115000 in 301 files;"
+        ));
+        folder.put("wide", format!("{}\n", "w".repeat(400)).repeat(150));
+        let text = run(&folder, json!({"pattern": "w", "path": "wide"}));
+        assert!(text.len() < 31_000 && text.contains(" more matches left out, of 150 in 1 file"), "{text}");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_its_match() {
+        let folder = Folder::new();
+        folder.put("f", format!("{}needle{}\n", "é".repeat(1_000), "漢".repeat(1_000)));
+        let text = run(&folder, json!({"pattern": "needle"}));
+        assert!(
+            text.starts_with("f:1:[... 1880 bytes] éé") && text.ends_with("漢漢 [... 2628 more bytes]"),
+            "{text}"
+        );
+        assert!(text.contains("éneedle漢") && !text.contains('\u{FFFD}'), "{text}");
+    }
+
+    #[test]
+    fn odd_bytes_do_not_hide_a_match() {
+        let folder = Folder::new();
+        folder.put("latin", b"needle \xE9 one\nx\nneedle\xFF\n");
+        let source = "const a_line = 'of source';\n".repeat(20);
+        folder.put("nul.mjs", format!("const s = '\0';\n{source}const needle = 2;\n"));
+        folder.put("utf16", b"\xFF\xFEn\0e\0e\0d\0l\0e\0\n\0");
+        folder.put("bom", "\u{FEFF}needle");
+        folder.put("bin", [&(0..=255).collect::<Vec<u8>>()[..], b"needle"].concat());
+        folder.put("other", "nothing");
+        assert_eq!(
+            run(&folder, json!({"pattern": "needle"})),
+            "bom:1:needle\nlatin:1:needle \u{FFFD} one\nlatin:3:needle\u{FFFD}\nnul.mjs:22:const needle = 2;\nutf16:1:needle\n\
+             bin: binary file matches"
+        );
+        assert_eq!(run(&folder, json!({"pattern": "needle", "path": "bin"})), "bin: binary file matches");
+    }
+
+    #[test]
+    fn ignored_files_are_searched_when_named_and_counted_otherwise() {
+        let folder = Folder::new();
+        put_all(
+            &folder,
+            &[
+                (".gitignore", "scripts/*\n*.env\n"),
+                ("scripts/w.py", "needle"),
+                ("my.env", "secret_env"),
+                ("a", "z"),
+            ],
+        );
+        let text = run(&folder, json!({"pattern": "needle", "path": "scripts"}));
+        assert_eq!(
+            text,
+            "scripts/w.py:1:needle\n[this folder is ignored; it was searched because it was named]"
+        );
+        assert_eq!(run(&folder, json!({"pattern": "secret", "path": "my.env"})), "my.env:1:secret_env");
+        let text = run(&folder, json!({"pattern": "secret"}));
+        let expected = "no matches for `secret` in `.` (2 files); ignore rules were applied, and 1 ignored file matches: my.env\n";
+        assert!(text.starts_with(expected), "{text}");
+        let text = run(&folder, json!({"pattern": "nowhere", "glob": "*.go"}));
+        assert_eq!(
+            text,
+            "no matches for `nowhere` in `.` (0 files that `glob` `*.go` allows); ignored files do not match either"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_searched_says_why() {
+        let folder = Folder::new();
+        folder.put("src/main.rs", "foo(1)\n");
+        let fifo = folder.path("src/fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        symlink("..", folder.path("src/loop")).unwrap();
+        assert_eq!(run(&folder, json!({"pattern": "foo"})), "src/main.rs:1:foo(1)");
+        for (arguments, expected) in [
+            (json!({"pattern": "foo("}), "as literal text it is `foo\\(`"),
+            (json!({"pattern": "a\\nb"}), "error: `a\\nb` asks for a line feed"),
+            (json!({"pattern": ""}), "error: `pattern` is empty"),
+            (json!({"pattern": "x", "path": "src/fifo"}), "is a FIFO"),
+            (json!({"pattern": "x", "path": "src/mian.rs"}), "did you mean `src/main.rs`?"),
+            (json!({"pattern": "x", "glob": "{a"}), "error: `glob` `{a` is not a valid pattern"),
+            (json!({"pattern": "x", "output": "all"}), "unknown variant `all`"),
+        ] {
+            let text = run(&folder, arguments);
+            assert!(text.starts_with("error: ") && text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_title_names_the_pattern_and_the_place() {
+        for (arguments, title) in [
+            (json!({"pattern": "needle", "path": "src"}), "grep \"needle\" in src"),
+            (json!({"pattern": "a\nb", "glob": "*.rs"}), "grep \"a\\nb\" (*.rs)"),
+            (json!([]), "grep \"?\""),
+        ] {
+            assert_eq!(Grep.title(&arguments), title);
+        }
+    }
+
+    #[test]
+    fn the_description_keeps_its_budget() {
+        assert!(description_bytes(&Grep) <= 720, "{}", description_bytes(&Grep));
     }
 }
