@@ -163,7 +163,7 @@ pub struct Config {
 pub fn load(inputs: &Inputs<'_>) -> Result<Config, Error> {
     let mut merged = Merged::default();
     if let Some(home) = inputs.home {
-        merged.add(layer::read(&home.config_file())?);
+        merged.add(layer::read(&home.config_file())?.sound()?);
     }
     let project = paths::project(inputs.cwd);
     let file = project.join(".crab/config.toml");
@@ -173,7 +173,7 @@ pub fn load(inputs: &Inputs<'_>) -> Result<Config, Error> {
             Some(home) if !layer.items.is_empty() => is_trusted(home, &project)?,
             _ => false,
         };
-        if trusted { merged.add(layer) } else { merged.add_untrusted(layer, &file) }
+        if trusted { merged.add(layer.sound()?) } else { merged.add_untrusted(layer, &file)? }
     }
     merged.add(environment(inputs.env)?);
     for text in inputs.overrides {
@@ -213,7 +213,7 @@ fn environment(env: &dyn Fn(&str) -> Option<String>) -> Result<Layer, Error> {
         else {
             continue;
         };
-        let mut set = layer::parse(&format!("{key} = {}", json!(value)), variable)?;
+        let mut set = layer::parse(&format!("{key} = {}", json!(value)), variable)?.sound()?;
         set.items.iter_mut().for_each(|item| item.origin = format!("environment variable `{variable}`"));
         layer.items.append(&mut set.items);
     }
@@ -247,9 +247,15 @@ impl Merged {
     }
 
     /// Takes from a layer only what makes things tighter.
-    fn add_untrusted(&mut self, layer: Layer, file: &Path) {
+    fn add_untrusted(&mut self, layer: Layer, file: &Path) -> Result<(), Error> {
         self.warnings.extend(layer.warnings);
         let mut ignored = Vec::new();
+        for fault in layer.faults {
+            match fault.untrusted {
+                Untrusted::Ignored => ignored.push(format!("`{}`", keys::shown(&fault.path))),
+                _ => return Err(fault.error),
+            }
+        }
         for mut item in layer.items {
             let before = self.items.get(&item.path).map(|item| &item.value);
             if tighten(item.key.untrusted, &mut item.value, before) {
@@ -265,6 +271,7 @@ impl Merged {
                 ignored.join(", ")
             ));
         }
+        Ok(())
     }
 
     fn into_config(self, project: PathBuf) -> Config {

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Error;
-use super::keys::{self, Found, Key, Kind};
+use super::keys::{self, Found, Key, Kind, Untrusted};
 
 /// A checked value.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,23 @@ pub(super) struct Item {
 pub(super) struct Layer {
     pub(super) items: Vec<Item>,
     pub(super) warnings: Vec<String>,
+    /// Values of the wrong type, in the order of the text.
+    pub(super) faults: Vec<Fault>,
+}
+
+/// A value of the wrong type. It stops crab, unless the key has no say where it stands.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) path: Vec<String>,
+    pub(super) untrusted: Untrusted,
+    pub(super) error: Error,
+}
+
+impl Layer {
+    /// The layer, when all its values have the right type.
+    pub(super) fn sound(mut self) -> Result<Self, Error> {
+        if self.faults.is_empty() { Ok(self) } else { Err(self.faults.remove(0).error) }
+    }
 }
 
 /// Reads a file; a missing one sets nothing.
@@ -82,7 +99,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Layer, Error> {
         Error::Invalid(format!("{place}: not valid TOML: {}", err.message().replace('\n', "; ")))
     })?;
     let mut reader = Reader { text, name, layer: Layer::default() };
-    reader.table(table.get_ref(), &mut Vec::new())?;
+    reader.table(table.get_ref(), &mut Vec::new());
     Ok(reader.layer)
 }
 
@@ -109,7 +126,7 @@ pub(super) fn parse_override(text: &str) -> Result<Layer, Error> {
         None if DeTable::parse(&format!("x = {value}")).is_err() => quoted,
         _ => value.to_owned(),
     };
-    let layer = parse(&format!("{key} = {value}"), name)?;
+    let layer = parse(&format!("{key} = {value}"), name)?.sound()?;
     // A line break in the value would let it set other keys.
     if layer.items.iter().all(|item| item.path.starts_with(&path)) { Ok(layer) } else { Err(usage()) }
 }
@@ -161,16 +178,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn table(&mut self, table: &DeTable<'_>, path: &mut Vec<String>) -> Result<(), Error> {
+    fn table(&mut self, table: &DeTable<'_>, path: &mut Vec<String>) {
         // In the order of the text, so that the first fault is the one that is told.
         let mut fields: Vec<_> = table.iter().collect();
         fields.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in fields {
             path.push(name.get_ref().to_string());
             match (keys::find(path), value.get_ref()) {
-                (Found::Key(key), _) => self.value(key, path, value)?,
-                (Found::Table, DeValue::Table(inner)) => self.table(inner, path)?,
-                (Found::Table, _) => return Err(self.wrong(path, value, "a table")),
+                (Found::Key(key), _) => self.value(key, path, value),
+                (Found::Table, DeValue::Table(inner)) => self.table(inner, path),
+                (Found::Table, _) => self.wrong(path, value, ("a table", Untrusted::Sets)),
                 (Found::Unknown, _) => {
                     let warning = self.unknown(path, &name.span());
                     self.layer.warnings.push(warning);
@@ -178,29 +195,26 @@ impl Reader<'_> {
             }
             path.pop();
         }
-        Ok(())
     }
 
-    fn value(
-        &mut self,
-        key: &'static Key,
-        path: &[String],
-        value: &Spanned<DeValue<'_>>,
-    ) -> Result<(), Error> {
-        let checked = check(key.kind, value.get_ref());
-        let checked = checked.ok_or_else(|| self.wrong(path, value, &key.kind.expected()))?;
-        let origin = self.origin(&value.span());
-        self.layer.items.push(Item { path: path.to_vec(), key, value: checked, origin });
-        Ok(())
+    fn value(&mut self, key: &'static Key, path: &[String], value: &Spanned<DeValue<'_>>) {
+        match check(key.kind, value.get_ref()) {
+            Some(checked) => {
+                let origin = self.origin(&value.span());
+                self.layer.items.push(Item { path: path.to_vec(), key, value: checked, origin });
+            }
+            None => self.wrong(path, value, (&key.kind.expected(), key.untrusted)),
+        }
     }
 
-    fn wrong(&self, path: &[String], value: &Spanned<DeValue<'_>>, expected: &str) -> Error {
+    fn wrong(&mut self, path: &[String], value: &Spanned<DeValue<'_>>, (expected, untrusted): (&str, Untrusted)) {
         let place = self.place(&value.span());
         let key = keys::shown(path);
-        Error::Invalid(format!(
+        let error = Error::Invalid(format!(
             "{place}: `{key}` must be {expected}, and is {}",
             described(value.get_ref(), expected)
-        ))
+        ));
+        self.layer.faults.push(Fault { path: path.to_vec(), untrusted, error });
     }
 
     fn unknown(&self, path: &[String], span: &Range<usize>) -> String {
