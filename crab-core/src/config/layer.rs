@@ -207,7 +207,12 @@ impl Reader<'_> {
         }
     }
 
-    fn wrong(&mut self, path: &[String], value: &Spanned<DeValue<'_>>, (expected, untrusted): (&str, Untrusted)) {
+    fn wrong(
+        &mut self,
+        path: &[String],
+        value: &Spanned<DeValue<'_>>,
+        (expected, untrusted): (&str, Untrusted),
+    ) {
         let place = self.place(&value.span());
         let key = keys::shown(path);
         let error = Error::Invalid(format!(

@@ -27,6 +27,21 @@ enum Prepared {
     Answered(String),
 }
 
+/// A call that the gate looks at.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    call: &'a ToolCall,
+    tool: &'a Arc<dyn Tool>,
+    access: &'a Access,
+    title: &'a str,
+}
+
+/// A call that runs, in a task of its own that ends when this is dropped.
+struct Started {
+    task: AbortOnDropHandle<Outcome>,
+    start: Instant,
+}
+
 /// What a call came to, before it is written.
 struct Outcome {
     result: Result<Output, String>,
@@ -114,24 +129,20 @@ impl Turn<'_> {
                 call.name
             ));
         };
-        match self.gate(call, &tool, &access, title).await {
-            Ok(permit) => Prepared::Ready { tool, permit, kind: access.kind },
+        let candidate = Candidate { call, tool: &tool, access: &access, title: &title };
+        match self.gate(&candidate).await {
+            Ok(permit) => Prepared::Ready { permit, kind: access.kind, tool },
             Err(text) => Prepared::Answered(text),
         }
     }
 
-    async fn gate(
-        &mut self,
-        call: &ToolCall,
-        tool: &Arc<dyn Tool>,
-        access: &Access,
-        title: String,
-    ) -> Result<Permit, String> {
+    async fn gate(&mut self, candidate: &Candidate<'_>) -> Result<Permit, String> {
+        let Candidate { call, tool, access, title } = *candidate;
         let (decision, by, outcome) = match self.agent.gate.decide(tool.name(), access) {
             Verdict::Allow(permit, by) => (Decision::Allow, by, Ok(permit)),
             Verdict::Deny(text) => (Decision::Deny, By::Rule, Err(text)),
             Verdict::Ask(reason) => {
-                let Some(answer) = self.question(call, tool, access, &title, reason).await else {
+                let Some(answer) = self.question(candidate, reason).await else {
                     return Err(NOT_STARTED.into());
                 };
                 let ruling = self.agent.gate.rule(access, answer);
@@ -139,7 +150,8 @@ impl Turn<'_> {
             }
         };
         if outcome.is_err() {
-            self.end.denied.push(Denied { id: call.id.clone(), name: call.name.clone(), title });
+            let denied = Denied { id: call.id.clone(), name: call.name.clone(), title: title.to_owned() };
+            self.end.denied.push(denied);
         }
         // Reads that no rule had to decide are not worth a line each.
         if !(access.kind == Kind::Read && decision == Decision::Allow) {
@@ -155,14 +167,8 @@ impl Turn<'_> {
     }
 
     /// Asks the user and waits for the answer. `None` when the turn is aborted.
-    async fn question(
-        &mut self,
-        call: &ToolCall,
-        tool: &Arc<dyn Tool>,
-        access: &Access,
-        title: &str,
-        reason: String,
-    ) -> Option<Answer> {
+    async fn question(&mut self, candidate: &Candidate<'_>, reason: String) -> Option<Answer> {
+        let Candidate { call, tool, access, title } = *candidate;
         let (worker, arguments, cx) = (tool.clone(), call.arguments.clone(), self.cx(&call.id));
         let preview = tokio::task::spawn_blocking(move || worker.preview(&arguments, &cx)).await;
         let view = preview.unwrap_or_else(|_| View::Line { text: call.arguments.to_string() });
@@ -194,30 +200,24 @@ impl Turn<'_> {
         let started = batch.into_iter().map(|(call, tool, permit)| (call, self.start(call, tool, permit)));
         let started: Vec<_> = started.collect();
         let mut texts = Vec::with_capacity(started.len());
-        for (call, (task, start)) in started {
-            let outcome = self.wait(task, start).await;
+        for (call, running) in started {
+            let outcome = self.wait(running).await;
             texts.push(self.answer(call, outcome));
         }
         texts
     }
 
-    fn start(
-        &self,
-        call: &ToolCall,
-        tool: Arc<dyn Tool>,
-        permit: Permit,
-    ) -> (AbortOnDropHandle<(Result<Output, String>, u64)>, Instant) {
+    fn start(&self, call: &ToolCall, tool: Arc<dyn Tool>, permit: Permit) -> Started {
         let (arguments, cx, start) = (call.arguments.clone(), self.cx(&call.id), Instant::now());
         let task = tokio::spawn(async move {
             let result = tool.run(arguments, permit, cx).await;
-            (result, since(start))
+            Outcome { result, ms: since(start) }
         });
-        (AbortOnDropHandle::new(task), start)
+        Started { task: AbortOnDropHandle::new(task), start }
     }
 
     /// Waits for a call: its own end, or a short grace after an abort.
-    async fn wait(&self, task: AbortOnDropHandle<(Result<Output, String>, u64)>, start: Instant) -> Outcome {
-        let mut task = task;
+    async fn wait(&self, Started { mut task, start }: Started) -> Outcome {
         let joined = match self.line.cancel.run_until_cancelled(&mut task).await {
             Some(joined) => joined,
             None => match tokio::time::timeout(GRACE, &mut task).await {
@@ -229,10 +229,7 @@ impl Turn<'_> {
                 }
             },
         };
-        match joined {
-            Ok((result, ms)) => Outcome { result, ms },
-            Err(error) => Outcome { result: Err(panicked(error)), ms: since(start) },
-        }
+        joined.unwrap_or_else(|error| Outcome { result: Err(panicked(error)), ms: since(start) })
     }
 
     /// Writes a call's one result into the session, then tells of it.

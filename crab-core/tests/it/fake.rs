@@ -266,17 +266,14 @@ impl Started {
     }
 
     /// Receives until an event fits.
-    #[track_caller]
-    pub(crate) fn until(&mut self, wanted: impl Fn(&Event) -> bool) -> impl Future<Output = ()> {
-        async move {
-            loop {
-                let event = self.next().await;
-                if wanted(&event) {
-                    return;
-                }
-                if let Event::TurnEnded(end) = event {
-                    panic!("the turn ended first: {end:?}");
-                }
+    pub(crate) async fn until(&mut self, wanted: impl Fn(&Event) -> bool) {
+        loop {
+            let event = self.next().await;
+            if wanted(&event) {
+                return;
+            }
+            if let Event::TurnEnded(end) = event {
+                panic!("the turn ended first: {end:?}");
             }
         }
     }

@@ -1,3 +1,5 @@
+//! Bodies and streams of chat completions.
+
 use super::*;
 use crate::message::{Stop, ToolCall};
 use crate::provider::ToolSpec;

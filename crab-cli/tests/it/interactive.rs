@@ -1,0 +1,171 @@
+//! A person at a terminal: prompt, question, interruption, leaving.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use crate::crab::{Crab, PATIENCE};
+
+/// crab on a pseudo-terminal, and the screen that a person would see.
+struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    keys: Box<dyn Write + Send>,
+    output: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    raw: Vec<u8>,
+    _master: Box<dyn MasterPty + Send>,
+}
+
+impl Terminal {
+    fn start(crab: &Crab, args: &[&str]) -> Self {
+        let size = PtySize { rows: 24, cols: 80, ..PtySize::default() };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_crab"));
+        command.env_clear();
+        crab.environment().into_iter().for_each(|(name, value)| command.env(name, value));
+        command.args(["--provider", "mock"]);
+        command.args(args);
+        command.cwd(crab.dir());
+        let child = pair.slave.spawn_command(command).unwrap();
+        let (send, output) = channel();
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count) = reader.read(&mut buffer)
+                && count > 0
+                && send.send(buffer[..count].to_vec()).is_ok()
+            {}
+        });
+        let keys = pair.master.take_writer().unwrap();
+        let screen = vt100::Parser::new(24, 80, 1000);
+        Self { child, keys, output, screen, raw: vec![], _master: pair.master }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    /// Reads until the screen fits.
+    #[track_caller]
+    fn until(&mut self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !wanted(self.screen.screen()) {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.output.recv_timeout(left) {
+                Ok(bytes) => self.take(&bytes),
+                Err(_) => panic!("{what} did not come; the screen is\n{}", self.screen.screen().contents()),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.raw.extend_from_slice(bytes);
+        let before = self.raw.len().saturating_sub(bytes.len() + 4);
+        // The editor asks where the cursor is; a terminal answers.
+        let asked = self.raw[before..].windows(4).filter(|window| *window == b"\x1b[6n").count();
+        self.screen.process(bytes);
+        for _ in 0..asked {
+            let (row, column) = self.screen.screen().cursor_position();
+            self.press(&format!("\x1b[{};{}R", row + 1, column + 1));
+        }
+    }
+
+    #[track_caller]
+    fn prompt(&mut self) {
+        self.until("the prompt", |screen| {
+            let (row, column) = screen.cursor_position();
+            column == 2 && screen.rows(0, 80).nth(row.into()).is_some_and(|line| line.starts_with('>'))
+        });
+    }
+
+    #[track_caller]
+    fn text(&mut self, text: &str) {
+        self.until(text, |screen| screen.contents().contains(text));
+    }
+
+    /// Ctrl-D, and how crab ended.
+    fn leave(&mut self) -> u32 {
+        self.press("\x04");
+        let status = self.child.wait().unwrap();
+        status.exit_code()
+    }
+}
+
+#[test]
+fn a_prompt_an_answer_and_out() {
+    let crab = Crab::new();
+    let mut terminal = Terminal::start(&crab, &[]);
+    terminal.prompt();
+    terminal.press("hello crab\r");
+    terminal.until("the echo", |screen| screen.contents().matches("hello crab").count() == 2);
+    terminal.prompt();
+    assert_eq!(terminal.leave(), 0);
+    let raw = String::from_utf8_lossy(&terminal.raw);
+    assert!(!raw.contains("\x1b[?1049h") && !raw.contains("\x1b[3J"), "full screen or cleared history");
+}
+
+#[test]
+fn a_question_is_answered_by_y_and_by_n_with_a_reason() {
+    let crab = Crab::new();
+    let mut terminal = Terminal::start(&crab, &[]);
+    terminal.prompt();
+    terminal.press("call write {\"path\":\"one\",\"content\":\"1\"}\r");
+    terminal.text("[y/n/a]");
+    terminal.press("y");
+    terminal.prompt();
+    assert_eq!(crab.get("one"), "1");
+    terminal.press("call write {\"path\":\"two\",\"content\":\"2\"}\r");
+    terminal.until("the second question", |screen| screen.contents().matches("[y/n/a]").count() == 2);
+    terminal.press("ntoo early\r");
+    terminal.text("with this reason: too early");
+    terminal.prompt();
+    assert!(!crab.dir().join("two").exists());
+    assert_eq!(terminal.leave(), 0);
+}
+
+#[test]
+fn an_a_covers_its_class_and_nothing_else() {
+    let crab = Crab::new();
+    crab.script(&[
+        r#"{"tool_calls":[{"name":"write","arguments":{"path":"one","content":"1"}}]}"#,
+        r#"{"tool_calls":[{"name":"write","arguments":{"path":"two","content":"2"}}]}"#,
+        r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch three"}}]}"#,
+        r#"{"text":"all done"}"#,
+    ]);
+    let mut terminal = Terminal::start(&crab, &[]);
+    terminal.prompt();
+    terminal.press("go\r");
+    terminal.text("[y/n/a]");
+    terminal.press("a");
+    terminal
+        .until("the question about the command", |screen| screen.contents().matches("[y/n/a]").count() == 2);
+    assert_eq!((crab.get("one"), crab.get("two")), ("1".into(), "2".into()));
+    terminal.press("n\r");
+    terminal.text("all done");
+    terminal.prompt();
+    assert!(!crab.dir().join("three").exists());
+    assert_eq!(terminal.leave(), 0);
+}
+
+#[test]
+fn ctrl_c_stops_the_turn_and_not_crab() {
+    let crab = Crab::new();
+    crab.script(&[
+        r#"{"tool_calls":[{"name":"bash","arguments":{"command":"echo begun > begun; sleep 1000; touch late"}}]}"#,
+        r#"{"text":"still here"}"#,
+    ]);
+    let mut terminal = Terminal::start(&crab, &["--yolo"]);
+    terminal.prompt();
+    terminal.press("go\r");
+    crate::crab::until("the command's start", || crab.dir().join("begun").exists());
+    terminal.press("\x03");
+    terminal.prompt();
+    terminal.press("and now?\r");
+    terminal.text("still here");
+    terminal.prompt();
+    assert!(!crab.dir().join("late").exists());
+    assert_eq!(terminal.leave(), 0);
+}

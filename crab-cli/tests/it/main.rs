@@ -1,0 +1,7 @@
+//! The program from outside: what scripts, people at a terminal and the documents rely on.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of a test fails the test")]
+
+mod crab;
+mod interactive;
+mod print;
+mod tidy;

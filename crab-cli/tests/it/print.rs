@@ -1,0 +1,321 @@
+//! Print mode: streams, exit codes, sessions, permissions, machine-readable output.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::crab::{Crab, runs, until};
+
+#[test]
+fn the_loop_runs_by_hand_through_the_mock() {
+    let crab = Crab::new();
+    crab.put("a.md", "x");
+    let ran = crab.mock(&["-p", "call glob {\"pattern\":\"*.md\"}"]).ok();
+    assert_eq!(ran.out, "glob: a.md\n");
+    let ran = crab.mock(&["-p", "hello", "there"]).ok();
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("hello there\n", ""));
+}
+
+#[test]
+fn stdout_is_what_the_model_said_and_nothing_else() {
+    let crab = Crab::new();
+    crab.put("a.txt", "content");
+    crab.script(&[
+        r#"{"text":"Reading it.","tool_calls":[{"name":"read","arguments":{"path":"a.txt"}}]}"#,
+        r#"{"error":{"status":429,"message":"slow down","retry_after_ms":1}}"#,
+        r#"{"text":"Done \u001b[31m."}"#,
+    ]);
+    let ran = crab.mock(&["-p", "go"]).ok();
+    assert_eq!(ran.out, "Reading it.\nDone ^[[31m.\n");
+    assert!(ran.err.contains("slow down") && ran.err.contains("read a.txt"), "{}", ran.err);
+    let ran = crab.mock(&["-q", "-p", "go"]).ok();
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("Done ^[[31m.\n", ""));
+}
+
+#[test]
+fn each_kind_of_failure_has_its_exit_code_and_one_line() {
+    let crab = Crab::new();
+    crab.mock(&["-p", ""]).fails(2, "no prompt");
+    crab.mock(&["--nonsense", "-p", "x"]).fails(2, "--nonsense");
+    crab.run(&["--provider", "nonsense", "-p", "x"]).fails(2, "nonsense");
+    crab.run(&["-m", "openai/x", "-p", "x"]).fails(5, "OPENAI_API_KEY");
+    crab.run(&["-p", "x"]).fails(5, "no key was found");
+    crab.mock(&["-r", "zzz", "-p", "x"]).fails(2, "zzz");
+    crab.mock(&["-c", "-p", "x"]).fails(1, "nothing to continue");
+    crab.mock(&["--tools", "read,nonsense", "-p", "x"]).fails(2, "nonsense");
+    crab.mock(&["--allow", "bash(", "-p", "x"]).fails(2, "bash(");
+    crab.mock(&["-C", "/nonsense", "-p", "x"]).fails(2, "/nonsense");
+    crab.mock(&["--config", "max_turns=many", "-p", "x"]).fails(2, "max_turns");
+    crab.put(".crab/config.toml", "model = 3\n");
+    crab.mock(&["-p", "x"]).fails(2, "line 1");
+}
+
+#[test]
+fn each_failure_of_a_service_has_its_exit_code() {
+    let crab = Crab::new();
+    let fault =
+        |status: u16| format!(r#"{{"error":{{"status":{status},"message":"no 7741","retry_after_ms":1}}}}"#);
+    for (status, code) in [(401, 5), (403, 5), (404, 4), (400, 4), (500, 4), (529, 4), (402, 4)] {
+        let line = fault(status);
+        crab.script(&[line.as_str(); 9]);
+        crab.mock(&["-p", "x"]).fails(code, "no 7741");
+    }
+    crab.script(&["{}", "{}"]);
+    crab.mock(&["-p", "x"]).fails(1, "nothing");
+    crab.script(&[r#"{"text":"half an ans","disconnect":true}"#]);
+    let ran = crab.mock(&["-p", "x"]).fails(4, "crab: ");
+    assert_eq!(ran.out, "half an ans\n");
+}
+
+#[test]
+fn limits_stop_a_run_with_3() {
+    let crab = Crab::new();
+    let call = r#"{"tool_calls":[{"name":"glob","arguments":{"pattern":"*"}}]}"#;
+    crab.script(&[call; 20]);
+    crab.mock(&["--max-turns", "2", "-p", "x"]).fails(3, "--max-turns");
+    crab.mock(&["-p", "x"]).fails(3, "same calls");
+    crab.script(&[r#"{"text":"a very slow answer","chunk":1,"delay_ms":60000}"#]);
+    crab.mock(&["--timeout", "0.2", "-p", "x"]).fails(3, "time limit");
+}
+
+#[test]
+fn the_json_formats_tell_the_whole_run() {
+    let crab = Crab::new();
+    crab.script(&[
+        r#"{"thinking":"hm","text":"Writing.","tool_calls":[{"id":"x1","name":"write","arguments":{"path":"f","content":"1"}}],"usage":{"input":12,"output":5}}"#,
+        r#"{"text":"Done."}"#,
+    ]);
+    let ran = crab.mock(&["-o", "stream-json", "-p", "go"]).ok();
+    let lines = ran.json();
+    let types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!((types[0], types[types.len() - 1]), ("session", "done"));
+    let find = |kind: &str| lines.iter().find(|line| line["type"] == kind).unwrap_or(&Value::Null);
+    assert_eq!(find("tool_call")["arguments"], json!({"path": "f", "content": "1"}));
+    assert_eq!(find("tool_result")["is_error"], true);
+    assert_eq!(find("permission")["by"], "unattended");
+    assert_eq!(find("usage")["input"], 12);
+    assert_eq!(find("usage")["cost_usd"], Value::Null);
+    let done = find("done");
+    assert_eq!((&done["exit"], &done["stop"], &done["result"]), (&json!(0), &json!("end"), &json!("Done.")));
+    assert_eq!(done["denied"].as_array().unwrap().len(), 1);
+    assert!(find("session")["file"].as_str().unwrap().ends_with(".jsonl"));
+    let ran = crab.mock(&["-o", "json", "-p", "go"]).ok();
+    assert_eq!(ran.json()[0]["type"], "done");
+    assert_eq!(ran.json().len(), 1);
+    crab.script(&[r#"{"error":{"status":401,"message":"bad key"}}"#]);
+    let done = crab.mock(&["-o", "json", "-p", "go"]).fails(5, "bad key").json().remove(0);
+    assert_eq!((&done["exit"], &done["error"]["kind"]), (&json!(5), &json!("auth")));
+}
+
+#[test]
+fn a_session_goes_on_and_can_be_forked() {
+    let crab = Crab::new();
+    crab.mock(&["-p", "first"]).ok();
+    crab.mock(&["-c", "-p", "second"]).ok();
+    assert_eq!(crab.sessions().len(), 1);
+    let file = crab.sessions().remove(0);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("first") && text.contains("second"));
+    crab.mock(&["-c", "--fork", "-p", "third"]).ok();
+    assert_eq!(crab.sessions().len(), 2);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    crab.mock(&["--no-session", "-p", "fourth"]).ok();
+    assert_eq!(crab.sessions().len(), 2);
+    crab.mock(&["--session", "own.jsonl", "-p", "fifth"]).ok();
+    assert!(crab.get("own.jsonl").contains("fifth"));
+    let listed = crab.run(&["sessions"]).ok().out;
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let id = listed.split_whitespace().next().unwrap().to_owned();
+    crab.mock(&["-r", &id[..8], "-p", "sixth"]).ok();
+}
+
+#[test]
+fn what_crab_makes_is_private() {
+    let crab = Crab::new();
+    crab.mock(&["-p", "x"]).ok();
+    let file = crab.sessions().remove(0);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(std::fs::metadata(crab.home()).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn permissions_decide_what_runs() {
+    let crab = Crab::new();
+    let touch = r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch made"}}]}"#;
+    let done = r#"{"text":"done"}"#;
+    crab.script(&[touch, done]);
+    let ran = crab.mock(&["-p", "go"]).ok();
+    assert!(ran.err.contains("--yolo") && !crab.dir().join("made").exists(), "{}", ran.err);
+    crab.mock(&["--yolo", "--deny", "bash(touch *)", "-p", "go"]).ok();
+    crab.mock(&["--allow", "bash(touch other)", "-p", "go"]).ok();
+    crab.mock(&["--yolo", "--read-only", "-p", "go"]).ok();
+    crab.mock(&["--yolo", "--tools", "read", "-p", "go"]).ok();
+    assert!(!crab.dir().join("made").exists());
+    crab.mock(&["--allow", "bash(touch *)", "-p", "go"]).ok();
+    assert!(crab.dir().join("made").exists());
+}
+
+#[test]
+fn piped_text_is_a_block_of_its_own() {
+    let crab = Crab::new();
+    let ran =
+        crab.command(&["--provider", "mock", "-p", "sum up"]).write_stdin("DATA-1 @x\n").output().unwrap();
+    assert_eq!(
+        String::from_utf8(ran.stdout).unwrap(),
+        "sum up\n\n<stdin bytes=\"10\">\nDATA-1 @x\n</stdin>\n"
+    );
+    let ran = crab.command(&["--provider", "mock"]).write_stdin("just this").output().unwrap();
+    assert_eq!(String::from_utf8(ran.stdout).unwrap(), "just this\n");
+    let ran =
+        crab.command(&["--provider", "mock", "-p", "x"]).write_stdin(b"a\0b".to_vec()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(2));
+}
+
+#[test]
+fn a_file_named_in_the_prompt_is_attached() {
+    let crab = Crab::new();
+    crab.put("notes.txt", "NOTES-1");
+    let ran = crab.mock(&["-p", "explain @notes.txt and mail a@b.c"]).ok();
+    assert!(ran.out.contains("NOTES-1") && ran.out.contains("a@b.c"), "{}", ran.out);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_quietly() {
+    let crab = Crab::new();
+    let long: String = (0..20_000).map(|n| format!("line {n}\\n")).collect();
+    crab.script(&[&format!("{{\"text\":\"{long}\"}}")]);
+    let mut child = crab.spawn(&["--provider", "mock", "-p", "go"]);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "line 0\n");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+    assert!(std::fs::read_to_string(crab.sessions().remove(0)).unwrap().contains("\"user\""));
+}
+
+#[test]
+fn a_slow_reader_gets_every_byte() {
+    let crab = Crab::new();
+    let long: String = (0..200_000).map(|n| format!("{n} ")).collect();
+    crab.script(&[&format!("{{\"text\":\"{long}\",\"chunk\":7}}")]);
+    let mut child = crab.spawn(&["--provider", "mock", "-p", "go"]);
+    // The pipe is full long before anybody reads: the session is saved first.
+    until("the session's answer", || {
+        crab.sessions()
+            .first()
+            .is_some_and(|file| std::fs::read_to_string(file).unwrap_or_default().contains("199999"))
+    });
+    let mut all = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut all).unwrap();
+    assert_eq!(all.trim_end(), long.trim_end());
+    assert!(child.wait().unwrap().success());
+}
+
+/// Starts a run whose command waits for ever, and gives the pid of the command's child.
+fn hanging(crab: &Crab) -> (std::process::Child, String) {
+    crab.script(&[
+        r#"{"tool_calls":[{"name":"bash","arguments":{"command":"sleep 1000 & echo $! > pid.tmp; mv pid.tmp pid; wait"}}]}"#,
+        r#"{"text":"resumed"}"#,
+    ]);
+    let child = crab.spawn(&["--provider", "mock", "--yolo", "-p", "go"]);
+    until("the command's start", || crab.dir().join("pid").exists());
+    (child, crab.get("pid"))
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let done =
+        std::process::Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(done.success());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_crab_leaves_no_command() {
+    let crab = Crab::new();
+    let (mut child, pid) = hanging(&crab);
+    assert!(runs(&pid));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the end of the command", || !runs(&pid));
+    crab.script(&[r#"{"text":"resumed"}"#]);
+    assert_eq!(crab.mock(&["-c", "-p", "again"]).ok().out, "resumed\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_ends_the_run_with_its_code_and_the_session_goes_on() {
+    for (name, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
+        let crab = Crab::new();
+        let (mut child, pid) = hanging(&crab);
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
+        assert!(!runs(&pid), "{name}");
+        crab.script(&[r#"{"text":"resumed"}"#]);
+        assert_eq!(crab.mock(&["-c", "-p", "again"]).ok().out, "resumed\n");
+        let text = std::fs::read_to_string(crab.sessions().remove(0)).unwrap();
+        assert!(text.contains("interrupted"), "{text}");
+    }
+}
+
+#[test]
+fn keys_reach_neither_commands_nor_files_nor_output() {
+    let crab = Crab::new();
+    crab.put("notes.txt", "the key is sk-CANARY12345\n");
+    crab.script(&[
+        r#"{"tool_calls":[{"name":"bash","arguments":{"command":"env; cat notes.txt; seq 9999"}},{"name":"read","arguments":{"path":"notes.txt"}}]}"#,
+        r#"{"text":"done"}"#,
+    ]);
+    let mut command = crab.command(&["--provider", "mock", "--yolo", "-v", "-p", "my sk-CANARY12345"]);
+    let output = command.env("OPENAI_API_KEY", "sk-CANARY12345").output().unwrap();
+    assert!(output.status.success());
+    let mut seen =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    seen.push_str(&std::fs::read_to_string(crab.sessions().remove(0)).unwrap());
+    for folder in std::fs::read_dir(crab.home().join("outputs")).unwrap() {
+        for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
+            seen.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+        }
+    }
+    assert!(seen.contains("[redacted OPENAI_API_KEY]") && !seen.contains("CANARY"), "{seen}");
+}
+
+#[test]
+fn a_home_that_cannot_be_used_costs_a_warning_and_no_answer() {
+    let crab = Crab::new();
+    let output =
+        crab.command(&["--provider", "mock", "-p", "hi"]).env("CRAB_HOME", "/dev/null/x").output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"hi\n"[..]), "{err}");
+    assert!(err.contains("not being saved"), "{err}");
+}
+
+#[test]
+fn the_configuration_says_where_each_value_comes_from() {
+    let crab = Crab::new();
+    std::fs::create_dir(crab.home()).unwrap();
+    std::fs::write(
+        crab.home().join("config.toml"),
+        "model = \"mock/a\"\n[providers.mine]\nbase_url = \"http://127.0.0.1:1\"\n",
+    )
+    .unwrap();
+    crab.put(
+        ".crab/config.toml",
+        "[providers.mine]\nbase_url = \"http://127.0.0.1:2\"\n[permissions]\ndeny = [\"bash\"]\n",
+    );
+    let ran = crab.run(&["config", "--config", "max_turns=7"]).ok();
+    assert!(ran.out.contains("providers.mine.base_url = \"http://127.0.0.1:1\""), "{}", ran.out);
+    assert!(ran.out.contains("max_turns = 7  # --config") && ran.out.contains("[\"bash\"]"), "{}", ran.out);
+    assert!(ran.err.contains("crab trust"), "{}", ran.err);
+    crab.run(&["trust"]).ok();
+    assert!(crab.run(&["config"]).ok().out.contains("http://127.0.0.1:2"));
+}
+
+#[test]
+fn a_huge_prompt_is_sent_whole() {
+    let crab = Crab::new();
+    let prompt = "wörd ".repeat(60_000);
+    let output = crab.command(&["--provider", "mock"]).write_stdin(prompt.clone()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), prompt.trim_end());
+}
