@@ -124,7 +124,10 @@ impl Front {
                 () = passed(deadline) => return Ok(turn),
                 event = self.handle.events.recv() => match event {
                     Ok(event) => {
-                        self.show(&event, &mut open).await?;
+                        // A reader that has seen enough is not told that the rest was stopped.
+                        if !matches!(turn.cause, Some(Cause::Broken(_))) {
+                            self.show(&event, &mut open).await?;
+                        }
                         if let Event::TurnEnded(end) = event {
                             turn.end = Some(end);
                             return Ok(turn);

@@ -215,6 +215,9 @@ fn keys() -> reedline::Keybindings {
 /// The history, in a file that only its owner can read, whatever the umask.
 fn history(path: &Path) -> io::Result<FileBackedHistory> {
     let about = |err: io::Error| io::Error::new(err.kind(), format!("`{}`: {err}", path.display()));
+    if let Some(folder) = path.parent() {
+        crab_core::home::create_dir_private(folder).map_err(about)?;
+    }
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(about)?;
     file.set_permissions(PermissionsExt::from_mode(0o600)).map_err(about)?;
     FileBackedHistory::with_file(HISTORY, path.to_path_buf()).map_err(|err| about(io::Error::other(err)))

@@ -63,7 +63,7 @@ impl Terminal {
 
     fn take(&mut self, bytes: &[u8]) {
         self.raw.extend_from_slice(bytes);
-        let before = self.raw.len().saturating_sub(bytes.len() + 4);
+        let before = self.raw.len().saturating_sub(bytes.len() + 3);
         // The editor asks where the cursor is; a terminal answers.
         let asked = self.raw[before..].windows(4).filter(|window| *window == b"\x1b[6n").count();
         self.screen.process(bytes);

@@ -123,7 +123,7 @@ pub(super) fn parse_override(text: &str) -> Result<Layer, Error> {
         Some(Kind::Text | Kind::Choice(_)) if !is_string => quoted,
         Some(Kind::Names) if !is_array => format!("[{}]", parts().collect::<Vec<_>>().join(",")),
         Some(Kind::Rules) if !is_array => format!("[{quoted}]"),
-        None if DeTable::parse(&format!("x = {value}")).is_err() => quoted,
+        _ if DeTable::parse(&format!("x = {value}")).is_err() => quoted,
         _ => value.to_owned(),
     };
     let layer = parse(&format!("{key} = {value}"), name)?.sound()?;
