@@ -48,12 +48,14 @@ pub(crate) struct Front {
     handle: Handle,
     screen: Screen,
     signals: Signals,
+    /// False once standard output cannot be written to any more.
+    has_reader: bool,
 }
 
 impl Front {
     /// Puts them together.
     pub(crate) fn new(handle: Handle, screen: Screen, signals: Signals) -> Self {
-        Self { handle, screen, signals }
+        Self { handle, screen, signals, has_reader: true }
     }
 
     /// Print mode: one turn, then the exit code. All output has left crab when it returns.
@@ -112,6 +114,7 @@ impl Front {
                     if broken.stream == Stream::Err {
                         continue;
                     }
+                    self.has_reader = false;
                     Cause::Broken(broken)
                 }
                 reply = replied(&mut open) => {
@@ -124,10 +127,7 @@ impl Front {
                 () = passed(deadline) => return Ok(turn),
                 event = self.handle.events.recv() => match event {
                     Ok(event) => {
-                        // A reader that has seen enough is not told that the rest was stopped.
-                        if !matches!(turn.cause, Some(Cause::Broken(_))) {
-                            self.show(&event, &mut open).await?;
-                        }
+                        self.show(&event, &mut open).await?;
                         if let Event::TurnEnded(end) = event {
                             turn.end = Some(end);
                             return Ok(turn);
@@ -155,6 +155,10 @@ impl Front {
     }
 
     async fn show(&mut self, event: &Event, open: &mut Option<(String, Asking)>) -> io::Result<()> {
+        // A reader that has seen enough is not told that the rest was stopped.
+        if !self.has_reader {
+            return Ok(());
+        }
         self.screen.renderer.event(event)?;
         if let Event::QuestionAsked(question) = event {
             self.screen.output.settled().await;
