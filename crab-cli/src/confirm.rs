@@ -71,8 +71,15 @@ const KEYS_LINE: &str = "run it? [y/n/a] ";
 
 /// All that is shown. Runs of empty lines are counted instead of shown, since they push what matters off the screen.
 fn text(question: &Question, paint: Paint, rows: usize, columns: usize) -> String {
-    let title = paint.paint(Style::Bold, &format!("? {}", caret::line(&question.title)));
-    let mut shown = format!("\n{title}\n{}", body(&question.view, paint));
+    let body = body(&question.view, paint);
+    // A command or a diff says more than its title, and the tool line above has the title already.
+    let mut shown = match (&question.view, body.strip_prefix("  ")) {
+        (View::Command { .. } | View::Diff { .. }, Some(body)) => format!("\n? {body}"),
+        _ => {
+            let title = paint.paint(Style::Bold, &format!("? {}", caret::line(&question.title)));
+            format!("\n{title}\n{body}")
+        }
+    };
     let lines = shown.lines().map(|line| line.width().div_ceil(columns).max(1)).sum::<usize>();
     let reason = caret::line(&question.reason);
     let class = caret::line(&question.class);

@@ -89,7 +89,11 @@ impl Rule {
     fn touches(&self, tool: &str, access: &Access) -> bool {
         self.names(tool)
             && self.pattern.as_ref().is_none_or(|pattern| {
-                access.subjects.iter().any(|subject| pattern.matches(access.kind, subject))
+                access
+                    .subjects
+                    .iter()
+                    .chain(&access.reads)
+                    .any(|subject| pattern.matches(access.kind, subject))
             })
     }
 }
@@ -246,7 +250,7 @@ mod tests {
 
     fn access(kind: Kind, subjects: &[&str]) -> Access {
         let subjects = subjects.iter().map(|s| (*s).to_owned()).collect();
-        Access { kind, subjects, opaque: false, class: "a class".into() }
+        Access { kind, subjects, reads: vec![], opaque: false, class: "a class".into() }
     }
 
     fn gate(deny: &[&str], ask: &[&str], allow: &[&str]) -> Gate {
@@ -292,6 +296,13 @@ mod tests {
         check(&gate, "edit", &access(Kind::Write, &["src/link", "/etc/passwd"]), "ask");
         check(&gate, "write", &access(Kind::Write, &["src/a.rs"]), "ask");
         check(&gate, "edit", &access(Kind::Write, &[]), "ask");
+    }
+
+    #[test]
+    fn parts_that_only_read_need_no_allow_rule_but_a_deny_rule_sees_them() {
+        let piped = Access { reads: vec!["tail -5".into()], ..access(Kind::Execute, &["cargo test"]) };
+        check(&gate(&[], &[], &["bash(cargo *)"]), "bash", &piped, "Rule");
+        check(&gate(&["bash(tail *)"], &[], &["bash(cargo *)"]), "bash", &piped, "deny");
     }
 
     #[test]

@@ -29,7 +29,7 @@
 //!         json!({"type": "object", "properties": {}})
 //!     }
 //!     fn access(&self, _: &Value, _: &Cx) -> Access {
-//!         Access { kind: Kind::Read, subjects: vec![], opaque: false, class: "the date".into() }
+//!         Access { kind: Kind::Read, subjects: vec![], reads: vec![], opaque: false, class: "the date".into() }
 //!     }
 //!     fn title(&self, _: &Value) -> String {
 //!         "today".into()

@@ -8,6 +8,8 @@ pub(crate) struct Reading {
     /// Each simple command, in every spelling that a rule may name: as it is written, without quotes, without what
     /// stands before the program that really runs (`env`, `sudo`, `X=1`), and what substitutions run. Never empty.
     pub subjects: Vec<String>,
+    /// The same of simple commands that only read or only change the folder: nobody needs to allow these.
+    pub reads: Vec<String>,
     /// The subjects do not tell everything.
     pub opaque: bool,
     /// The words, when the line is one call of one program and has no shell operator at all.
@@ -24,8 +26,12 @@ const DEPTH: usize = 6;
 pub(crate) fn read(command: &str) -> Reading {
     let mut reading = Reading::default();
     collect(command, DEPTH, &mut reading);
+    if reading.subjects.is_empty() {
+        reading.subjects = std::mem::take(&mut reading.reads);
+    }
     let mut seen = std::collections::HashSet::new();
     reading.subjects.retain(|subject| seen.insert(subject.clone()));
+    reading.reads.retain(|read| seen.insert(read.clone()));
     if reading.subjects.is_empty() {
         reading.subjects.push(command.trim().to_owned());
         reading.opaque = true;
@@ -81,6 +87,12 @@ impl Simple {
             return;
         }
         reading.opaque |= self.words[0].expands;
+        let expands = self.words.iter().any(|word| word.expands);
+        if self.redirections.is_empty() && !expands && is_harmless(&self.words) {
+            reading.reads.push(written);
+            reading.reads.push(join(self.words.iter().map(|word| word.text.as_str())));
+            return;
+        }
         reading.subjects.push(written);
         let brace = self.words[0].written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         if let Some(words) = brace.filter(|words| words.contains(',')) {
@@ -89,6 +101,12 @@ impl Simple {
         let texts: Vec<String> = self.words.into_iter().map(|word| word.text).collect();
         unwrap(&texts, reading, nested);
     }
+}
+
+/// Whether a command changes nothing but the folder that those behind it run in.
+fn is_harmless(words: &[Word]) -> bool {
+    let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+    texts[0] == "cd" || programs::only_reads(&texts)
 }
 
 /// Adds the command, and what it runs in turn.
@@ -513,7 +531,7 @@ mod tests {
     #[test]
     fn each_simple_command_is_a_subject() {
         check("cargo test", &["cargo test"], false);
-        check("  git  status  && rm -rf x\n", &["git status", "rm -rf x"], false);
+        check("  git  add .  && rm -rf x\n", &["git add .", "rm -rf x"], false);
         check("a|b||c;d&e\nf |& g", &["a", "b", "c", "d", "e", "f", "g"], false);
         check(
             "git commit -m 'a; b' --x=\"c d\"",
@@ -527,8 +545,29 @@ mod tests {
     }
 
     #[test]
+    fn commands_that_only_read_stand_apart_unless_there_is_nothing_else() {
+        let check = |command: &str, subjects: &[&str], reads: &[&str]| {
+            let reading = read(command);
+            assert_eq!(
+                (reading.subjects.as_slice(), reading.reads.as_slice()),
+                (
+                    &subjects.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()[..],
+                    &reads.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()[..]
+                ),
+                "{command}"
+            );
+        };
+        check("cd sub && cargo test 2>&1 | tail -5", &["cargo test"], &["cd sub", "tail -5"]);
+        check("ls | head", &["ls", "head"], &[]);
+        check("cat x > f; make", &["cat x > f", "cat x", "make"], &[]);
+        check("make; sort -o f g", &["make", "sort -o f g"], &[]);
+        check("make; cat $(rm x)", &["make", "cat $(rm x)", "rm x"], &[]);
+        check("make; cat *", &["make", "cat *"], &[]);
+    }
+
+    #[test]
     fn redirections_are_opaque_unless_they_change_nothing() {
-        check("cargo test 2>&1 | tail -5", &["cargo test", "tail -5"], false);
+        check("cargo test 2>&1 | tee", &["cargo test", "tee"], false);
         check("ls >/dev/null 2> /dev/null </dev/null", &["ls"], false);
         check("ls &>/dev/null", &["ls"], false);
         check("ls 2>&-", &["ls"], false);

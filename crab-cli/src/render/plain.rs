@@ -203,9 +203,11 @@ impl Text {
             _ => String::new(),
         };
         let (word, style) = if result.is_error { ("failed", Style::Red) } else { ("ok", Style::Dim) };
-        let word = match view {
+        let time = duration(Duration::from_millis(result.ms));
+        // How a command ended says how long it took.
+        let ended = match view {
             View::Command { outcome, .. } if !outcome.is_empty() => caret::line(outcome),
-            _ => word.to_owned(),
+            _ => format!("{word}, {time}"),
         };
         let about = match view {
             View::Line { text } => format!(": {}", caret::line(text)),
@@ -214,8 +216,7 @@ impl Text {
             }
             View::Command { .. } => String::new(),
         };
-        let time = duration(Duration::from_millis(result.ms));
-        let mut lines = self.paint.paint(style, &format!("  {of}{word}, {time}{about}\n"));
+        let mut lines = self.paint.paint(style, &format!("  {of}{ended}{about}\n"));
         if let View::Diff { diff, .. } = view {
             let limit = if self.detail == Detail::Verbose { usize::MAX } else { DIFF_LINES };
             lines.push_str(&diff_lines(diff, self.paint, limit));

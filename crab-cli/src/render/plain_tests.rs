@@ -72,7 +72,7 @@ fn busy_turn() -> Vec<Event> {
             decision: Decision::Deny,
             by: By::Unattended,
         },
-        done("3", false, View::Command { command: "true".into(), outcome: "exit 0".into() }),
+        done("3", false, View::Command { command: "true".into(), outcome: "exit 0, 1.2 s".into() }),
         Event::Retried { attempt: 2, delay_ms: 2000, reason: "slow down".into() },
         Event::Warned { message: "hm".into() },
         ended(EndStop::Error, Some(failure)),

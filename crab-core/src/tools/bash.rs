@@ -69,7 +69,13 @@ impl Tool for Bash {
         let command = command_of(arguments);
         let reading = shell::read(command);
         let kind = if is_read(&reading) { Kind::Read } else { Kind::Execute };
-        Access { kind, class: class(command, &reading), subjects: reading.subjects, opaque: reading.opaque }
+        Access {
+            kind,
+            class: class(command, &reading),
+            subjects: reading.subjects,
+            reads: reading.reads,
+            opaque: reading.opaque,
+        }
     }
 
     fn title(&self, arguments: &Value) -> String {

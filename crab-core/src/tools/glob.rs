@@ -58,7 +58,7 @@ impl Tool for Glob {
             let root = below(&cx.cwd, path, folder);
             subjects.extend(paths::subjects(&cx.cwd, &root.to_string_lossy()));
         }
-        Access { kind: Kind::Read, subjects, opaque: false, class: "every glob".into() }
+        Access { kind: Kind::Read, subjects, reads: vec![], opaque: false, class: "every glob".into() }
     }
 
     fn title(&self, arguments: &Value) -> String {

@@ -89,7 +89,7 @@ impl Tool for Grep {
 
     fn access(&self, arguments: &Value, cx: &Cx) -> Access {
         let subjects = paths::subjects(&cx.cwd, folder_argument(arguments));
-        Access { kind: Kind::Read, subjects, opaque: false, class: "every grep".into() }
+        Access { kind: Kind::Read, subjects, reads: vec![], opaque: false, class: "every grep".into() }
     }
 
     fn title(&self, arguments: &Value) -> String {

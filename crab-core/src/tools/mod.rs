@@ -44,6 +44,8 @@ pub struct Access {
     /// working directory where it lies below it, links resolved and not). A deny rule bites when it matches any of
     /// them, an allow rule only when it matches all.
     pub subjects: Vec<String>,
+    /// Parts of the call that only read: a deny or ask rule bites on them too, an allow rule need not match them.
+    pub reads: Vec<String>,
     /// True when the subjects do not tell everything (substitutions, redirections): no allow rule with a pattern matches.
     pub opaque: bool,
     /// What the answer "a" grants for the session, in words, such as "every write and edit". Calls with an equal
@@ -192,6 +194,7 @@ pub(crate) fn path_access(kind: Kind, class: &str, arguments: &Value, cx: &Cx) -
     let subjects = path_argument(arguments).map(|path| crate::paths::subjects(&cx.cwd, path));
     Access {
         kind,
+        reads: vec![],
         opaque: subjects.is_none(),
         subjects: subjects.unwrap_or_default(),
         class: class.to_owned(),

@@ -151,7 +151,13 @@ impl Tool for Fake {
     }
 
     fn access(&self, _: &Value, _: &Cx) -> Access {
-        Access { kind: self.kind, subjects: vec![], opaque: false, class: format!("every {}", self.name) }
+        Access {
+            kind: self.kind,
+            subjects: vec![],
+            reads: vec![],
+            opaque: false,
+            class: format!("every {}", self.name),
+        }
     }
 
     fn title(&self, _: &Value) -> String {
