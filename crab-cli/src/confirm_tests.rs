@@ -118,7 +118,9 @@ fn on_terminal(typed: &'static [u8]) -> (Reply, String, bool) {
     let (tty, look) = (open(), open());
     let before = tcgetattr(&look).unwrap();
     let mut writer = pty.master.take_writer().unwrap();
-    writer.write_all(b"yyy").unwrap();
+    // On a line of its own, so that the wait below sees it arrive: what comes later would be part of the answer.
+    writer.write_all(b"yyy\r").unwrap();
+    poll(&mut [PollFd::new(&look, PollFlags::IN)], None).unwrap();
     let mut reader = pty.master.try_clone_reader().unwrap();
     let driver = thread::spawn(move || {
         let mut seen = String::new();

@@ -50,12 +50,14 @@ pub(crate) struct Front {
     signals: Signals,
     /// False once standard output cannot be written to any more.
     has_reader: bool,
+    /// Turns that did not end in time and whose ends are still to come.
+    owed: usize,
 }
 
 impl Front {
     /// Puts them together.
     pub(crate) fn new(handle: Handle, screen: Screen, signals: Signals) -> Self {
-        Self { handle, screen, signals, has_reader: true }
+        Self { handle, screen, signals, has_reader: true, owed: 0 }
     }
 
     /// Print mode: one turn, then the exit code. All output has left crab when it returns.
@@ -124,25 +126,25 @@ impl Front {
                     }
                     Cause::Interrupted
                 }
-                () = passed(deadline) => return Ok(turn),
-                event = self.handle.events.recv() => match event {
-                    Ok(event) => {
-                        self.show(&event, &mut open).await?;
-                        if let Event::TurnEnded(end) = event {
-                            turn.end = Some(end);
-                            return Ok(turn);
-                        }
-                        continue;
+                () = passed(deadline) => {
+                    self.owed += 1;
+                    return Ok(turn);
+                }
+                event = self.handle.events.recv() => {
+                    match event {
+                        Ok(event) => turn.end = self.heard(event, &mut open).await?,
+                        Err(RecvError::Lagged(events)) => self.screen.renderer.lagged(events)?,
+                        Err(RecvError::Closed) => return Ok(turn),
                     }
-                    Err(RecvError::Lagged(events)) => {
-                        self.screen.renderer.lagged(events)?;
-                        continue;
+                    if turn.end.is_some() {
+                        return Ok(turn);
                     }
-                    Err(RecvError::Closed) => return Ok(turn),
-                },
+                    continue;
+                }
             };
             // The second time the user means now.
             if turn.cause.is_some() && matches!(cause, Cause::Signal(_)) {
+                self.owed += 1;
                 return Ok(turn);
             }
             open = None;
@@ -151,6 +153,20 @@ impl Front {
                 deadline = Some(Instant::now() + GRACE);
                 self.tell(Command::Abort).await;
             }
+        }
+    }
+
+    /// Shows an event; gives the end of the turn when this was it.
+    async fn heard(&mut self, event: Event, open: &mut Option<(String, Asking)>) -> io::Result<Option<End>> {
+        self.show(&event, open).await?;
+        match event {
+            // The end of an earlier turn: this one runs behind it.
+            Event::TurnEnded(_) if self.owed > 0 => {
+                self.owed -= 1;
+                Ok(None)
+            }
+            Event::TurnEnded(end) => Ok(Some(end)),
+            _ => Ok(None),
         }
     }
 
@@ -285,7 +301,10 @@ impl Front {
                 }
                 typed = input.next() => return Ok(Ok(typed)),
                 event = self.handle.events.recv() => match event {
-                    Ok(event) => self.screen.renderer.event(&event)?,
+                    Ok(event) => {
+                        self.owed -= usize::from(matches!(event, Event::TurnEnded(_)));
+                        self.screen.renderer.event(&event)?;
+                    }
                     Err(RecvError::Lagged(events)) => self.screen.renderer.lagged(events)?,
                     Err(RecvError::Closed) => {
                         input.cancel().await;

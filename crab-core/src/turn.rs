@@ -70,6 +70,7 @@ pub(crate) async fn run(agent: &mut Agent, prompt: Vec<Part>, line: Line) -> End
         },
         guard: Guard::default(),
         unsaved: false,
+        deadline: None,
     };
     let halt = turn.drive(prompt).await.err();
     let seconds = turn.agent.limits.time.unwrap_or_default().as_secs_f64();
@@ -107,6 +108,8 @@ struct Turn<'a> {
     guard: Guard,
     /// Whether the user knows that the session is not being saved.
     unsaved: bool,
+    /// Set by the abort: when calls that still run are dropped.
+    deadline: Option<tokio::time::Instant>,
 }
 
 impl Turn<'_> {

@@ -247,7 +247,8 @@ impl Job<'_> {
         if text_file::is_binary(bytes) {
             return self.search.is_in(bytes).then_some(Outcome::Binary);
         }
-        match self.search.lines(&decode(bytes)).count() {
+        let goes_on = |_: &_| !self.cx.cancel.is_cancelled();
+        match self.search.lines(&decode(bytes)).take_while(goes_on).count() {
             0 => None,
             number => Some(Outcome::Lines(number)),
         }

@@ -15,8 +15,9 @@ use crate::redact::Redacting;
 use crate::session::Body;
 use crate::tools::{Access, Cx, Kind, Output, Tool, View};
 
-/// How long a cancelled tool may take to end by itself: time to stop its processes and to say what it has so far.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long cancelled calls may take, all together, to end by themselves: time to stop their processes and to say what
+/// they have so far. Front ends wait a little longer.
+const GRACE: Duration = Duration::from_millis(1500);
 const NOT_STARTED: &str = "not run: the turn was interrupted before this call started";
 
 /// A call on its way to its result.
@@ -217,10 +218,10 @@ impl Turn<'_> {
     }
 
     /// Waits for a call: its own end, or a short grace after an abort.
-    async fn wait(&self, Started { mut task, start }: Started) -> Outcome {
+    async fn wait(&mut self, Started { mut task, start }: Started) -> Outcome {
         let joined = match self.line.cancel.run_until_cancelled(&mut task).await {
             Some(joined) => joined,
-            None => match tokio::time::timeout(GRACE, &mut task).await {
+            None => match tokio::time::timeout_at(self.deadline(), &mut task).await {
                 Ok(joined) => joined,
                 Err(_) => {
                     let text =
@@ -230,6 +231,11 @@ impl Turn<'_> {
             },
         };
         joined.unwrap_or_else(|error| Outcome { result: Err(panicked(error)), ms: since(start) })
+    }
+
+    /// When the last call must have ended after an abort.
+    fn deadline(&mut self) -> tokio::time::Instant {
+        *self.deadline.get_or_insert_with(|| tokio::time::Instant::now() + GRACE)
     }
 
     /// Writes a call's one result into the session, then tells of it.

@@ -92,6 +92,20 @@ async fn an_abort_during_parallel_calls_answers_the_running_and_the_finished_one
 }
 
 #[tokio::test(start_paused = true)]
+async fn tools_that_ignore_an_abort_share_one_grace() {
+    let calls = (0..5).map(|n| call(&format!("c{n}"), "hang", "{}")).collect();
+    let mut chat = Chat::new([calls]);
+    chat.tool(Fake::new("hang", Kind::Read, |_| Box::pin(std::future::pending())));
+    let mut chat = chat.start();
+    chat.submit("go").await;
+    chat.until(|event| matches!(event, Event::CallStarted { .. })).await;
+    let start = tokio::time::Instant::now();
+    chat.send(Command::Abort).await;
+    assert_eq!(chat.end().await.stop, EndStop::Aborted);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_abort_within_streamed_arguments_leaves_neither_half_call_nor_orphan() {
     let mut chat = Chat::new([
         vec![say("Writing."), half_call("c1", "ok", "{\"a\": \"b"), Step::Hang],
