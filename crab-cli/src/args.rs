@@ -164,7 +164,7 @@ impl Args {
             (false, [], ["sessions"]) => Task::Sessions,
             (false, [], ["config"]) => Task::Config,
             (false, [], ["trust"]) => Task::Trust(None),
-            (false, [], ["trust", dir]) if is_dir(dir) => Task::Trust(Some(dir.into())),
+            (false, [], ["trust", dir]) if is_dir(dir) || dir.contains('/') => Task::Trust(Some(dir.into())),
             _ => Task::Prompt(self.words.iter().chain(&self.literal).cloned().collect()),
         }
     }
@@ -183,6 +183,22 @@ impl Args {
         };
         Settings { format: self.output_format, detail, color: self.color }
     }
+}
+
+/// The output format that a line asks for, also one that is wrong elsewhere.
+pub(crate) fn wanted_format(line: impl Iterator<Item = String>) -> Format {
+    let words: Vec<String> = line.collect();
+    let follows = |at: usize| matches!(words[at - 1].as_str(), "-o" | "--output-format");
+    let found = (1..words.len()).find_map(|at| {
+        let word = words[at].as_str();
+        let joined = word.strip_prefix("--output-format=").or_else(|| word.strip_prefix("-o"));
+        match if follows(at) { Some(word) } else { joined } {
+            Some("json") => Some(Format::Json),
+            Some("stream-json") => Some(Format::StreamJson),
+            _ => None,
+        }
+    });
+    found.unwrap_or_default()
 }
 
 fn effort() -> impl TypedValueParser<Value = Effort> {

@@ -34,7 +34,10 @@ fn main() -> ExitCode {
     let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(Refused::Shown(text)) => return print(&text),
-        Err(Refused::Wrong(text)) => return complain(&Stop::wrong(text), Format::Text),
+        Err(Refused::Wrong(text)) => {
+            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            return complain(&Stop::wrong(text), args::wanted_format(words));
+        }
     };
     let format = args.output_format;
     let done = match args.task(|dir| PathBuf::from(dir).is_dir()) {
@@ -64,9 +67,7 @@ fn print(text: &str) -> ExitCode {
 fn complain(stop: &Stop, format: Format) -> ExitCode {
     // Nobody is left to tell when standard error or output is gone; the exit code says it all the same.
     let _ = writeln!(io::stderr(), "crab: {}", caret::answer(&stop.failure.message));
-    if format != Format::Text {
-        let _ = io::stdout().write_all(render::failed(&stop.failure, stop.exit, "").as_bytes());
-    }
+    let _ = io::stdout().write_all(render::failed(&stop.failure, stop.exit, format).as_bytes());
     ExitCode::from(stop.exit)
 }
 

@@ -93,6 +93,8 @@ fn env(name: &str) -> Option<String> {
 
 /// Finds the place and reads its configuration.
 pub(crate) fn ground(args: &Args) -> Result<Ground, Stop> {
+    // Before the directory changes: a relative home is meant from where crab was started.
+    let home = Home::from_env();
     if let Some(dir) = &args.cd {
         std::env::set_current_dir(dir)
             .map_err(|err| Stop::wrong(format!("cannot work in `{}`: {}", dir.display(), plainly(&err))))?;
@@ -103,7 +105,6 @@ pub(crate) fn ground(args: &Args) -> Result<Ground, Stop> {
             format!("the working directory cannot be used ({}); cd to another one", plainly(&err)),
         )
     })?;
-    let home = Home::from_env();
     let overrides: Vec<String> = args.config.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let config = config::load(&Inputs { home: home.as_ref(), cwd: &cwd, env: &env, overrides: &overrides })?;
     Ok(Ground { cwd, home, config })
@@ -278,11 +279,17 @@ fn choose(
         Some((provider, model)) if !is_pinned && is_known(&provider) => Some((Some(provider), model)),
         _ => config.model.as_deref().map(split),
     };
-    let named = said.as_ref().and_then(|(provider, _)| provider.clone()).or_else(|| args.provider.clone());
-    let named = named.or_else(|| configured.as_ref().and_then(|(provider, _)| provider.clone()));
-    let provider = match named.or_else(|| config.provider.clone()) {
+    let prefix =
+        |model: &Option<(Option<String>, String)>| model.as_ref().and_then(|(provider, _)| provider.clone());
+    let named = prefix(&said).or_else(|| args.provider.clone()).or_else(|| later_provider(args, config));
+    let named = named.or_else(|| prefix(&configured)).or_else(|| config.provider.clone());
+    let provider = match named {
         Some(provider) => provider,
-        None => first_with_key(config, keys)?,
+        // What looks like a provider and is none must not go to another company's service.
+        None => match said.as_ref().or(configured.as_ref()).and_then(|(_, model)| model.split_once('/')) {
+            Some((unknown, _)) => return Err(unknown_provider(unknown, config)),
+            None => first_with_key(config, keys)?,
+        },
     };
     if !is_known(&provider) {
         return Err(unknown_provider(&provider, config));
@@ -300,6 +307,14 @@ fn choose(
         ))
     })?;
     Ok(Chosen { provider, model })
+}
+
+/// The provider that a later layer names than the one that can have set the model.
+fn later_provider(args: &Args, config: &Config) -> Option<String> {
+    let on_line = |key: &str| args.config.iter().any(|(name, _)| name == key);
+    let by_line = on_line("provider") && !on_line("model");
+    let by_environment = env("CRAB_PROVIDER").is_some() && env("CRAB_MODEL").is_none() && !on_line("model");
+    config.provider.clone().filter(|_| by_line || by_environment)
 }
 
 fn first_with_key(config: &Config, keys: &mut Keys) -> Result<String, Stop> {

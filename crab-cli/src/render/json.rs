@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, last_text};
 use super::plain::Text;
 use super::terminal::Paint;
-use super::{Detail, Renderer, SessionFacts};
+use super::{Detail, Format, Renderer, SessionFacts};
 use crate::output::{Output, Sink};
 
 /// Renders for programs; standard error stays for people.
@@ -126,10 +126,19 @@ impl Renderer for Json {
     }
 }
 
-/// The `done` line of a run that failed before it had a turn.
-pub(crate) fn failed(failure: &Failure, exit: u8, session: &str) -> String {
+/// What a run says that failed before it had a session.
+pub(crate) fn failed(failure: &Failure, exit: u8, format: Format) -> String {
     let end = End { error: Some(failure.clone()), stop: EndStop::Error, ..unfinished(exit) };
-    format!("{}\n", done(&end, exit, session))
+    let done = done(&end, exit, "");
+    let session = json!({
+        "type": "session", "version": env!("CARGO_PKG_VERSION"), "id": null, "file": null, "cwd": null,
+        "provider": null, "model": null,
+    });
+    match format {
+        Format::Text => String::new(),
+        Format::Json => format!("{done}\n"),
+        Format::StreamJson => format!("{session}\n{done}\n"),
+    }
 }
 
 fn done(end: &End, exit: u8, session: &str) -> Value {

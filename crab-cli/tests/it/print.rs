@@ -109,6 +109,35 @@ fn the_json_formats_tell_the_whole_run() {
 }
 
 #[test]
+fn failures_before_the_run_keep_the_json_formats() {
+    let crab = Crab::new();
+    let lines = crab.mock(&["-o", "stream-json", "--nope"]).fails(2, "--nope").json();
+    assert_eq!((&lines[0]["type"], &lines[1]["type"], lines.len()), (&json!("session"), &json!("done"), 2));
+    let lines = crab.run(&["-o", "json", "-m", "openai/x", "-p", "x"]).fails(5, "OPENAI_API_KEY").json();
+    assert_eq!(
+        (&lines[0]["type"], &lines[0]["error"]["kind"], lines.len()),
+        (&json!("done"), &json!("auth"), 1)
+    );
+}
+
+#[test]
+fn a_prompt_goes_to_no_other_provider_than_the_one_that_was_meant() {
+    let crab = Crab::new();
+    let run = |args: &[&str], variables: &[(&str, &str)]| -> crate::crab::Ran {
+        let mut command = crab.command(args);
+        command.env("ANTHROPIC_API_KEY", "sk-ant-123456").env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1");
+        command.envs(variables.iter().copied()).output().unwrap().into()
+    };
+    run(&["-m", "opnai/gpt-5", "-p", "x"], &[]).fails(2, "opnai");
+    std::fs::create_dir(crab.home()).unwrap();
+    std::fs::write(crab.home().join("config.toml"), "model = \"anthropic/x\"\n").unwrap();
+    assert_eq!(run(&["-p", "hi"], &[("CRAB_PROVIDER", "mock")]).ok().out, "hi\n");
+    assert_eq!(run(&["--config", "provider=mock", "-p", "hi"], &[]).ok().out, "hi\n");
+    assert_eq!(run(&["--provider", "mock", "-p", "hi"], &[]).ok().out, "hi\n");
+    crab.run(&["trust", "/no/such/folder"]).fails(2, "/no/such/folder");
+}
+
+#[test]
 fn a_session_goes_on_and_can_be_forked() {
     let crab = Crab::new();
     crab.mock(&["-p", "first"]).ok();
