@@ -152,7 +152,7 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         provider: chosen.provider.clone(),
         model: chosen.model.clone(),
     };
-    let system = system(args, home.as_ref(), &cwd, &mut warnings)?;
+    let system = system(args, (&config, home.as_ref()), &cwd, &mut warnings)?;
     let mut agent = Agent {
         system: secrets.redact(&system).as_ref().into(),
         effort: args.thinking.or(config.thinking),
@@ -415,7 +415,12 @@ fn limits(args: &Args, config: &Config) -> Limits {
     }
 }
 
-fn system(args: &Args, home: Option<&Home>, cwd: &Path, warnings: &mut Vec<String>) -> Result<String, Stop> {
+fn system(
+    args: &Args,
+    (config, home): (&Config, Option<&Home>),
+    cwd: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<String, Stop> {
     let append = args.append_system_prompt.as_deref().map(|text| match text.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(file).map_err(|err| {
             Stop::wrong(format!("cannot read `{file}` for `--append-system-prompt`: {}", plainly(&err)))
@@ -425,10 +430,9 @@ fn system(args: &Args, home: Option<&Home>, cwd: &Path, warnings: &mut Vec<Strin
     let append: Vec<String> = append.transpose()?.into_iter().collect();
     let user_file = home.map(|home| home.dir().join("AGENTS.md"));
     let date = stamp::rfc3339(SystemTime::now());
-    let root = prompt::git_top(cwd).unwrap_or(cwd);
     let prompt = prompt::system(&Place {
         cwd,
-        root,
+        root: &config.project,
         user_file: user_file.as_deref(),
         append: &append,
         date: &date[..10],

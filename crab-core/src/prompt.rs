@@ -138,11 +138,6 @@ fn context_file(file: &Path, place: &Place, seen: &[PathBuf]) -> Result<Option<(
     Ok((!text.trim().is_empty()).then(|| (real, text.to_owned())))
 }
 
-/// The folder that holds `.git`, at or above `dir`.
-pub fn git_top(dir: &Path) -> Option<&Path> {
-    dir.ancestors().find(|dir| dir.join(".git").exists())
-}
-
 /// The branch that HEAD names, read without running git: a repository's configuration can make git run programs.
 fn branch(root: &Path) -> Option<String> {
     let dot_git = root.join(".git");
