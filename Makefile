@@ -1,7 +1,6 @@
 # Names for what one does every day. `make` alone lists them.
 .DEFAULT_GOAL := help
 CRAB := target/release/crab
-LIMIT_MIB := 16
 
 help:            ## list these names
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed 's/:[^#]*##/\t/' | expand -t 16
@@ -12,7 +11,7 @@ demo:            ## see the main job with no key and no network
 test:            ## run every test (T=name: those whose name contains it)
 	cargo test --workspace $(T)
 
-check: lint test size   ## what CI runs, in the same order
+check: lint size test   ## what CI runs, in the same order
 
 lint:            ## format, clippy and doc, without warnings
 	cargo fmt --all --check
@@ -26,9 +25,8 @@ fix:             ## let the tools mend what they can
 build:           ## the release binary
 	cargo build --release
 
-size: build      ## print the size of the release binary; fail above the limit
-	@bytes=$$(wc -c < $(CRAB)); \
-	awk -v b=$$bytes -v l=$(LIMIT_MIB) 'BEGIN { m = b / 1048576; printf "release binary: %.2f MiB of %d\n", m, l; exit m > l }'
+size:            ## print the size of the release binary; fail above the limit
+	scripts/size
 
 try: build       ## run a mock script: make try S=script.jsonl P='a prompt'
 	CRAB_MOCK_SCRIPT=$(S) $(CRAB) --provider mock --no-session -p '$(or $(P),go)'

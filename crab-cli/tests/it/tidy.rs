@@ -28,6 +28,12 @@ fn the_readme_lists_exactly_the_flags_of_the_program() {
     assert_eq!(told, real);
 }
 
+/// In a file, so that a change of what people see first is seen in review.
+#[test]
+fn the_help_is_what_it_was() {
+    insta::assert_snapshot!("help", Crab::new().run(&["--help"]).ok().out);
+}
+
 #[test]
 fn the_readme_names_every_configuration_key() {
     let readme = readme();
