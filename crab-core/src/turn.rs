@@ -136,6 +136,11 @@ impl Turn<'_> {
             match message.stop {
                 Stop::Pause => self.guard.pause()?,
                 Stop::Refusal => return Err(self.refused(&message)),
+                Stop::Length if message.text().trim().is_empty() => {
+                    let what = "reached its output limit before it said anything: raise `max_output` for this model, \
+                                or begin a new session when this one has grown too long";
+                    return Err(self.failed(FailureKind::Overflow, what));
+                }
                 Stop::Length => return Ok(()),
                 _ if !message.text().trim().is_empty() => return Ok(()),
                 _ if empty == 0 => {

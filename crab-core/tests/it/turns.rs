@@ -334,6 +334,15 @@ async fn an_empty_answer_is_asked_for_once_more_and_then_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_is_all_limit_and_no_text_is_a_failure() {
+    let mut chat = Chat::new([vec![stop(Stop::Length)], vec![say("Half"), stop(Stop::Length)]]).start();
+    chat.submit("go").await;
+    assert_eq!(chat.end().await.error.unwrap().kind, FailureKind::Overflow);
+    chat.submit("again").await;
+    assert_eq!(chat.end().await.stop, EndStop::End);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cut_stream_keeps_its_text_and_runs_nothing() {
     let mut chat = Chat::new([
         vec![say("Half an ans"), half_call("c1", "ok", "{}"), Step::Fail(FailureKind::Cut)],
