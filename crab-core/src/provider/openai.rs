@@ -43,7 +43,10 @@ impl Quirks {
 
     /// What the words of a refusal teach, when they are about something that was sent.
     fn learn(self, words: &str, request: &Request) -> Option<Self> {
-        let limited = request.max_output.is_some();
+        // A limit that is too high for the model is no limit under the wrong name.
+        let is_value =
+            ["too large", "at most", "less than", "exceed"].iter().any(|word| words.contains(word));
+        let limited = request.max_output.is_some() && (!is_value || words.contains("instead"));
         let names_completion = words.contains("max_completion_tokens");
         let mut new = self;
         if words.contains("stream_options") {
@@ -90,9 +93,15 @@ impl Provider for Openai {
                 (Arc::clone(&request), Arc::clone(&quirks), http.service.name.clone());
             let known = *quirks.lock().unwrap_or_else(PoisonError::into_inner);
             let body = body(&request, known, &name).to_string().into_bytes();
-            let mut sent = known;
+            let (mut sent, mut renamed) = (known, false);
             let amend = move |said: &Said| {
-                sent = sent.learn(&said.message, &request)?;
+                let learnt = sent.learn(&said.message, &request)?;
+                // A service that refuses the limit under both names is not asked a third time.
+                if learnt.completion_tokens != sent.completion_tokens && std::mem::replace(&mut renamed, true)
+                {
+                    return None;
+                }
+                sent = learnt;
                 *quirks.lock().unwrap_or_else(PoisonError::into_inner) = sent;
                 Some(super::openai::body(&request, sent, &name).to_string().into_bytes())
             };

@@ -250,6 +250,27 @@ async fn parameters_that_are_refused_are_left_out_and_the_lesson_is_kept() {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_refused_under_both_names_ends_the_request() {
+    for (words, requests) in
+        [("is not supported with this model", 2), ("is too large: this model takes at most 4096", 1)]
+    {
+        let server = MockServer::start().await;
+        let respond = move |request: &wiremock::Request| {
+            let body: Value = serde_json::from_slice(&request.body).unwrap();
+            let name = if body.get("max_tokens").is_some() { "max_tokens" } else { "max_completion_tokens" };
+            let message = format!("'{name}' {words}");
+            ResponseTemplate::new(400).set_body_json(json!({"error": {"message": message}}))
+        };
+        Mock::given(method("POST")).respond_with(respond).mount(&server).await;
+        let mut request = request();
+        request.max_output = Some(9);
+        let provider = by_name(options(Api::OpenaiChat, &server.uri())).unwrap();
+        failed(&ask_for(provider.as_ref(), request).await, FailureKind::BadRequest, &[words]);
+        assert_eq!(server.received_requests().await.unwrap().len(), requests, "{words}");
+    }
+}
+
+#[tokio::test]
 async fn each_refusal_has_its_kind_and_its_words() {
     let overflow = "prompt is too long: 214676 tokens > 200000 maximum";
     let table = [
