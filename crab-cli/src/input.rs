@@ -1,27 +1,25 @@
 //! Typed lines: the line editor on its own thread, one line for each request.
 
 use std::borrow::Cow;
-use std::fs::OpenOptions;
 use std::io::{self, BufRead, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crab_core::redact::Secrets;
 use crossterm::event::{KeyCode, KeyModifiers};
 use reedline::{
-    EditCommand, Emacs, FileBackedHistory, Highlighter, Prompt, PromptEditMode, PromptHistorySearch,
-    Reedline, ReedlineEvent, Signal, StyledText, ValidationResult, Validator, default_emacs_keybindings,
+    EditCommand, EditMode, Emacs, Highlighter, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
+    ReedlineEvent, ReedlineRawEvent, Signal, StyledText, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 use tokio::sync::mpsc;
 
+use crate::history::Kept;
 use crate::tty;
-
-/// Lines that the history keeps.
-const HISTORY: usize = 10_000;
 
 /// What stands before each line; tests and scripts look for it.
 const PROMPT: &str = "> ";
@@ -45,12 +43,14 @@ pub(crate) enum Typed {
 }
 
 /// How the line editor looks and what it keeps.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Settings {
     /// The file of the history; `None` keeps it in memory.
     pub(crate) history: Option<PathBuf>,
     /// Whether the prompt is styled.
     pub(crate) is_styled: bool,
+    /// What the history must not hold.
+    pub(crate) secrets: Arc<Secrets>,
 }
 
 /// The line editor. It touches the terminal only between a request and its answer.
@@ -143,6 +143,8 @@ fn read_plain_line() -> io::Result<Typed> {
         if !goes_on(&text) {
             return Ok(Typed::Line(text));
         }
+        // The backslash said that the line goes on, and is no part of it.
+        text.pop();
         text.push('\n');
     }
 }
@@ -154,36 +156,40 @@ fn goes_on(line: &str) -> bool {
 
 struct Editor {
     reedline: Reedline,
-    has_draft: Arc<AtomicBool>,
+    draft: Arc<Mutex<String>>,
     face: Face,
 }
 
 impl Editor {
     fn new(settings: Settings, cancel: Arc<AtomicBool>, warning: &mut Option<String>) -> Self {
-        let has_draft = Arc::new(AtomicBool::new(false));
+        let draft = Arc::new(Mutex::new(String::new()));
         let mut reedline = Reedline::create()
             .use_bracketed_paste(true)
             .with_ansi_colors(settings.is_styled)
             .disable_auto_pairs()
             .with_break_signal(cancel)
             .with_validator(Box::new(Continuation))
-            .with_highlighter(Box::new(Watch(has_draft.clone())))
-            .with_edit_mode(Box::new(Emacs::new(keys())));
-        match settings.history.as_deref().map(history) {
+            .with_highlighter(Box::new(Watch(draft.clone())))
+            .with_edit_mode(Box::new(Keys { emacs: Emacs::new(keys()), draft: draft.clone() }));
+        match settings.history.as_deref().map(|path| Kept::open(path, settings.secrets.clone())) {
             Some(Ok(history)) => reedline = reedline.with_history(Box::new(history)),
             Some(Err(err)) => *warning = Some(format!("the prompt history is not kept: {err}")),
             None => {}
         }
-        Self { reedline, has_draft, face: Face }
+        Self { reedline, draft, face: Face }
+    }
+
+    fn draft(&self) -> MutexGuard<'_, String> {
+        self.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(mut self, asked: &Receiver<()>, send: &mpsc::UnboundedSender<Typed>) {
         while asked.recv().is_ok() {
             tty::touch();
-            self.has_draft.store(false, Ordering::Relaxed);
+            self.draft().clear();
             let typed = match self.reedline.read_line(&self.face) {
                 Ok(Signal::Success(line)) => Typed::Line(line),
-                Ok(Signal::CtrlC) => Typed::Interrupted { had_draft: self.has_draft.load(Ordering::Relaxed) },
+                Ok(Signal::CtrlC) => Typed::Interrupted { had_draft: !self.draft().is_empty() },
                 Ok(Signal::CtrlD) => Typed::End,
                 Ok(_) => {
                     self.reedline.run_edit_commands(&[EditCommand::Clear]);
@@ -212,17 +218,29 @@ fn keys() -> reedline::Keybindings {
     keys
 }
 
-/// The history, in a file that only its owner can read, whatever the umask.
-fn history(path: &Path) -> io::Result<FileBackedHistory> {
-    let about = |err: io::Error| io::Error::new(err.kind(), format!("`{}`: {err}", path.display()));
-    if let Some(folder) = path.parent() {
-        crab_core::home::create_dir_private(folder).map_err(about)?;
-    }
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(about)?;
-    file.set_permissions(PermissionsExt::from_mode(0o600)).map_err(about)?;
-    FileBackedHistory::with_file(HISTORY, path.to_path_buf()).map_err(|err| about(io::Error::other(err)))
+/// Emacs keys, but Enter behind a backslash puts a new line in its place.
+struct Keys {
+    emacs: Emacs,
+    draft: Arc<Mutex<String>>,
 }
 
+impl EditMode for Keys {
+    fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
+        let event = self.emacs.parse_event(event);
+        let is_enter = matches!(event, ReedlineEvent::Enter);
+        if is_enter && goes_on(&self.draft.lock().unwrap_or_else(PoisonError::into_inner)) {
+            let end = EditCommand::MoveToEnd { select: false };
+            return ReedlineEvent::Edit(vec![end, EditCommand::Backspace, EditCommand::InsertNewline]);
+        }
+        event
+    }
+
+    fn edit_mode(&self) -> PromptEditMode {
+        self.emacs.edit_mode()
+    }
+}
+
+/// Holds back a line that ends in a backslash also when it came too fast to be painted before its Enter.
 struct Continuation;
 
 impl Validator for Continuation {
@@ -232,11 +250,11 @@ impl Validator for Continuation {
 }
 
 /// Sees each painted draft, since the editor has cleared it by the time it reports Ctrl-C.
-struct Watch(Arc<AtomicBool>);
+struct Watch(Arc<Mutex<String>>);
 
 impl Highlighter for Watch {
     fn highlight(&self, line: &str, _: usize) -> StyledText {
-        self.0.store(!line.is_empty(), Ordering::Relaxed);
+        line.clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut text = StyledText::new();
         text.push((Default::default(), line.to_owned()));
         text
@@ -270,19 +288,6 @@ impl Prompt for Face {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_history_is_for_its_owner_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("history");
-        std::fs::write(&path, "old\n").unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
-        drop(history(&path).unwrap());
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old\n");
-        let err = history(dir.path()).map(drop).unwrap_err().to_string();
-        assert!(err.contains(&dir.path().display().to_string()), "{err}");
-    }
 
     #[test]
     fn a_backslash_at_the_end_goes_on() {

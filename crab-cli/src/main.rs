@@ -4,6 +4,7 @@ mod args;
 mod caret;
 mod confirm;
 mod front;
+mod history;
 mod input;
 mod output;
 mod pick;
@@ -130,7 +131,7 @@ async fn converse(
     if !is_print {
         streams.lend_terminal().map_err(failed)?;
     }
-    let cwd = agent.cwd.clone();
+    let (cwd, secrets) = (agent.cwd.clone(), agent.secrets.clone());
     let (model, id) = (format!("{}/{}", facts.provider, facts.model), facts.id.clone());
     let messages = agent.session.path().len();
     let mut screen =
@@ -145,7 +146,8 @@ async fn converse(
         }
         (false, prompt) => {
             let is_styled = screen.paint.is_on;
-            let (input, warning) = Input::start(input::Settings { history, is_styled }).map_err(failed)?;
+            let (input, warning) =
+                Input::start(input::Settings { history, is_styled, secrets }).map_err(failed)?;
             let going_on = if messages > 0 { format!(", {messages} entries so far") } else { String::new() };
             screen.say(&format!("{model}, session {id}{going_on}; /help for help")).map_err(failed)?;
             if let Some(warning) = warning {

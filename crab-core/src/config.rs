@@ -170,7 +170,11 @@ pub fn load(inputs: &Inputs<'_>) -> Result<Config, Error> {
     if !is_a_home(&project.join(".crab"), inputs) {
         let layer = layer::read(&file)?;
         let trusted = match inputs.home {
-            Some(home) if !layer.items.is_empty() => is_trusted(home, &project)?,
+            // In doubt it is not trusted, and the user is told why.
+            Some(home) if !layer.items.is_empty() => is_trusted(home, &project).unwrap_or_else(|err| {
+                merged.warnings.push(err.to_string());
+                false
+            }),
             _ => false,
         };
         if trusted { merged.add(layer.sound()?) } else { merged.add_untrusted(layer, &file)? }
@@ -257,6 +261,15 @@ impl Merged {
             }
         }
         for mut item in layer.items {
+            if let (Untrusted::Narrows, Value::List(names)) = (item.key.untrusted, &mut item.value) {
+                let known: Vec<String> =
+                    crate::tools::all().iter().map(|tool| tool.name().to_owned()).collect();
+                let (kept, unknown) =
+                    std::mem::take(names).into_iter().partition(|name| known.contains(name));
+                *names = kept;
+                let unknown: Vec<String> = unknown;
+                ignored.extend(unknown.iter().map(|name| format!("the unknown tool `{name}`")));
+            }
             let before = self.items.get(&item.path).map(|item| &item.value);
             if tighten(item.key.untrusted, &mut item.value, before) {
                 self.set(item);

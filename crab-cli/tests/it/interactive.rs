@@ -169,3 +169,19 @@ fn ctrl_c_stops_the_turn_and_not_crab() {
     assert!(!crab.dir().join("late").exists());
     assert_eq!(terminal.leave(), 0);
 }
+
+#[test]
+fn a_backslash_at_the_end_of_a_line_makes_a_new_one_and_is_not_sent() {
+    let crab = Crab::new();
+    let mut terminal = Terminal::start(&crab, &[]);
+    terminal.prompt();
+    terminal.press("first \\");
+    terminal.text("first \\");
+    terminal.press("\r");
+    terminal.until("the second line", |screen| screen.cursor_position().0 == 2);
+    terminal.press("second\r");
+    terminal.prompt();
+    assert_eq!(terminal.leave(), 0);
+    let session = std::fs::read_to_string(crab.sessions().remove(0)).unwrap();
+    assert!(session.contains("first \\nsecond"), "{session}");
+}

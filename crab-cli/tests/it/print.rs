@@ -342,6 +342,30 @@ fn the_configuration_says_where_each_value_comes_from() {
 }
 
 #[test]
+fn a_project_that_is_not_trusted_can_neither_stop_nor_widen_a_run() {
+    let crab = Crab::new();
+    for text in [
+        "providers = 3\n",
+        "provider = 3\n",
+        "tools = [\"web_fetch\", \"read\"]\n",
+        "[permissions]\nallow = 3\n",
+    ] {
+        crab.put(".crab/config.toml", text);
+        let ran = crab.mock(&["-p", "hi"]).ok();
+        assert!(ran.err.contains("ignored"), "{text}: {}", ran.err);
+    }
+    // A file in place of the home: nothing is trusted, and the answer comes.
+    crab.put("file", "");
+    crab.put(".crab/config.toml", "model = \"mock/x\"\n");
+    let output = crab
+        .command(&["--provider", "mock", "-p", "hi"])
+        .env("CRAB_HOME", crab.dir().join("file"))
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"hi\n"[..]));
+}
+
+#[test]
 fn a_huge_prompt_is_sent_whole() {
     let crab = Crab::new();
     let prompt = "wörd ".repeat(60_000);

@@ -137,6 +137,16 @@ pub(super) fn find(path: &[String]) -> Found {
     if beginning { Found::Table } else { Found::Unknown }
 }
 
+/// What an untrusted project may do below a table: nothing, when that holds for every key in it.
+pub(super) fn below(path: &[String]) -> Untrusted {
+    let is_below = |key: &&Key| {
+        let mut parts = key.pattern.split('.');
+        path.iter().all(|name| parts.next().is_some_and(|part| part == "*" || part == name))
+    };
+    let has_say = KEYS.iter().filter(is_below).any(|key| key.untrusted != Untrusted::Ignored);
+    if has_say { Untrusted::Sets } else { Untrusted::Ignored }
+}
+
 /// The known key that an unknown one was probably meant to be, as far as both go.
 pub(super) fn nearest(path: &[String]) -> Option<String> {
     let (last, before) = path.split_last()?;

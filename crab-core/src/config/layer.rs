@@ -187,7 +187,7 @@ impl Reader<'_> {
             match (keys::find(path), value.get_ref()) {
                 (Found::Key(key), _) => self.value(key, path, value),
                 (Found::Table, DeValue::Table(inner)) => self.table(inner, path),
-                (Found::Table, _) => self.wrong(path, value, ("a table", Untrusted::Sets)),
+                (Found::Table, _) => self.wrong(path, value, ("a table", keys::below(path))),
                 (Found::Unknown, _) => {
                     let warning = self.unknown(path, &name.span());
                     self.layer.warnings.push(warning);

@@ -12,7 +12,7 @@ use crate::paths;
 pub fn is_trusted(home: &Home, dir: &Path) -> Result<bool, Error> {
     let file = home.trust_file();
     let known = match std::fs::read(&file) {
-        Err(err) if err.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(err) if matches!(err.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(false),
         Err(err) => return Err(Error::Invalid(format!("cannot read `{}`: {err}", file.display()))),
         Ok(known) => known,
     };

@@ -138,8 +138,9 @@ static QUOTA: LazyLock<Regex> = LazyLock::new(|| {
 static SOON: LazyLock<Regex> =
     LazyLock::new(|| pattern(&[r"(?:retry|try again) (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]*\s*)+)"]));
 static PART: LazyLock<Regex> = LazyLock::new(|| pattern(&[r"(\d+(?:\.\d+)?)\s*(milli|ms|h|m|s)?"]));
-static BAD_KEY: LazyLock<Regex> =
-    LazyLock::new(|| pattern(&[r"(incorrect|invalid) api key", r"api key not valid"]));
+static BAD_KEY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(&[r"(incorrect|invalid) api key", r"api key not valid", r"(no|not provide an?|missing) api key"])
+});
 static NO_MODEL: LazyLock<Regex> =
     LazyLock::new(|| pattern(&[r"model not found", r"does not exist", r"not a valid model id"]));
 
@@ -158,7 +159,8 @@ pub(super) fn classify(said: &Said) -> FailureKind {
     if status == 402 || tagged(&["insufficient_quota", "usage_not_included"]) {
         return Quota;
     }
-    if QUOTA.is_match(message) && !SOON.is_match(message) {
+    // A server that breaks down may say anything.
+    if status < 500 && QUOTA.is_match(message) && !SOON.is_match(message) {
         return Quota;
     }
     if status == 529 || tagged(&["overloaded", "slow_down"]) {
@@ -172,7 +174,8 @@ pub(super) fn classify(said: &Said) -> FailureKind {
 
 fn classify_rest(message: &str, tagged: &dyn Fn(&[&str]) -> bool, status: u16) -> FailureKind {
     use FailureKind::*;
-    let refused = tagged(&["authentication", "invalid_api_key", "permission"]) || BAD_KEY.is_match(message);
+    let refused = tagged(&["authentication", "invalid_api_key", "invalid_token", "permission"])
+        || BAD_KEY.is_match(message);
     if matches!(status, 401 | 403) || refused {
         return Auth;
     }
@@ -264,7 +267,7 @@ impl Service {
         let name = &self.name;
         match kind {
             FailureKind::Auth => match &self.key_source {
-                Some(source) => format!("`{name}` refused the key from `{source}`"),
+                Some(source) => format!("`{name}` refused the key from {source}"),
                 None => format!("`{name}` refused the request, which carried no key"),
             },
             FailureKind::Quota => format!("the account at `{name}` is used up"),
@@ -284,7 +287,7 @@ impl Service {
     fn advice(&self, kind: FailureKind) -> String {
         match kind {
             FailureKind::Auth => match &self.key_source {
-                Some(source) => format!("; put a valid key into `{source}`"),
+                Some(source) => format!("; check the key in {source}"),
                 None => format!("; set a key for the provider `{}`", self.name),
             },
             FailureKind::Quota => "; check plan and billing there, or choose another provider".into(),
@@ -393,11 +396,23 @@ mod tests {
     }
 
     #[test]
+    fn a_word_in_passing_makes_no_class() {
+        let kind = |status, body: Value| classify(&Said::read(&body, Some(status)));
+        let message = |text: &str| serde_json::json!({"error": {"message": text}});
+        assert_eq!(kind(500, message("the billing-free tier broke down")), FailureKind::Server);
+        assert_eq!(kind(429, message("see your plan and billing details")), FailureKind::Quota);
+        assert_eq!(kind(400, message("You did not provide an API key")), FailureKind::Auth);
+        let tagged = serde_json::json!({"error": {"message": "Invalid token", "code": "invalid_token"}});
+        assert_eq!(kind(400, tagged), FailureKind::Auth);
+        assert_eq!(kind(400, message("invalid token at line 3 of the body")), FailureKind::BadRequest);
+    }
+
+    #[test]
     fn a_refused_key_names_its_source_and_is_never_shown() {
         let said = Said::text("Incorrect API key provided: sk-secret.", Some(401));
         let message = service().refused(&said).failure.message;
-        let expected = "`openai` refused the key from `OPENAI_API_KEY` (`api.example`, status 401): \
-                        Incorrect API key provided: [redacted]; put a valid key into `OPENAI_API_KEY`";
+        let expected = "`openai` refused the key from OPENAI_API_KEY (`api.example`, status 401): \
+                        Incorrect API key provided: [redacted]; check the key in OPENAI_API_KEY";
         assert_eq!(message, expected);
     }
 
