@@ -18,6 +18,8 @@ use crate::tools::{Access, Cx, Kind, Output, Tool, View};
 /// How long cancelled calls may take, all together, to end by themselves: time to stop their processes and to say what
 /// they have so far. Front ends wait a little longer.
 const GRACE: Duration = Duration::from_millis(1500);
+const CUT: &str = "not run: the answer was cut by the limit of output tokens in the middle of its calls. \
+                   Make smaller calls, one at a time: write a long file in parts.";
 const NOT_STARTED: &str = "not run: the turn was interrupted before this call started";
 
 /// A call on its way to its result.
@@ -65,6 +67,7 @@ impl Turn<'_> {
             if self.line.cancel.is_cancelled() {
                 // What was already begun is answered first: results stay in the order of the calls.
                 texts.extend(self.run_batch(std::mem::take(&mut batch)).await);
+                self.announce(call);
                 texts.push(self.answer(call, Outcome::error(NOT_STARTED)));
                 continue;
             }
@@ -89,19 +92,24 @@ impl Turn<'_> {
     }
 
     /// Answers the calls of a message that the output limit cut: none of them runs, for the later ones may be missing.
+    /// What is no whole call is answered in the session alone.
     pub(super) fn refuse_cut(&mut self, calls: &[ToolCall]) -> Vec<String> {
-        let refuse = |call: &ToolCall| {
-            let mut text =
-                "not run: the answer was cut by the limit of output tokens in the middle of its calls. \
-                            Make smaller calls, one at a time: write a long file in parts."
-                    .to_owned();
-            if let Some(raw) = call.arguments.as_str() {
-                text.push_str(&format!("\nreceived of the arguments: {}", clip::middle(raw, 1_000)));
-            }
-            text
-        };
         self.warn("the output limit cut the answer in the middle of a tool call, which was not run".into());
-        calls.iter().map(|call| self.answer(call, Outcome::error(refuse(call)))).collect()
+        let mut texts = Vec::new();
+        for call in calls {
+            let text = match call.arguments.as_str() {
+                None => CUT.to_owned(),
+                Some(raw) => format!("{CUT}\nreceived of the arguments: {}", clip::middle(raw, 1_000)),
+            };
+            let outcome = Outcome::error(text);
+            if call.arguments.is_object() {
+                self.announce(call);
+                texts.push(self.answer(call, outcome));
+            } else {
+                texts.push(text_of(&self.record(call, outcome).0.content));
+            }
+        }
+        texts
     }
 
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
@@ -114,12 +122,17 @@ impl Turn<'_> {
         std::panic::catch_unwind(AssertUnwindSafe(|| tool.access(&call.arguments, &cx))).ok()
     }
 
+    /// Tells that a whole call will be run, denied or answered; gives its title.
+    fn announce(&self, call: &ToolCall) -> String {
+        let title =
+            self.tool(&call.name).map_or_else(|| call.name.clone(), |tool| tool.title(&call.arguments));
+        self.send(Event::CallStarted { call: call.clone(), title: title.clone() });
+        title
+    }
+
     /// Looks the tool up, checks the arguments' form and asks the gate; says so to the front end.
     async fn prepare(&mut self, call: &ToolCall) -> Prepared {
-        let found = self.tool(&call.name);
-        let title =
-            found.as_ref().map(|tool| tool.title(&call.arguments)).unwrap_or_else(|| call.name.clone());
-        self.send(Event::CallStarted { call: call.clone(), title: title.clone() });
+        let (found, title) = (self.tool(&call.name), self.announce(call));
         let Some(tool) = found else { return Prepared::Answered(self.unknown(&call.name)) };
         if let Some(raw) = call.arguments.as_str() {
             return Prepared::Answered(unparsable(tool.as_ref(), raw));
@@ -240,6 +253,13 @@ impl Turn<'_> {
 
     /// Writes a call's one result into the session, then tells of it.
     fn answer(&mut self, call: &ToolCall, outcome: Outcome) -> String {
+        let (result, view) = self.record(call, outcome);
+        let text = text_of(&result.content);
+        self.send(Event::CallDone { result: Arc::new(result), view: self.redacted(view) });
+        text
+    }
+
+    fn record(&mut self, call: &ToolCall, outcome: Outcome) -> (ToolResult, View) {
         let is_error = outcome.result.is_err();
         let (mut content, view) = match outcome.result {
             Ok(output) => (output.content, output.view),
@@ -261,9 +281,7 @@ impl Turn<'_> {
             ms: outcome.ms,
         };
         self.append(Body::ToolResult(result.clone()));
-        let text = text_of(&result.content);
-        self.send(Event::CallDone { result: Arc::new(result), view: self.redacted(view) });
-        text
+        (result, view)
     }
 
     fn redacted(&self, mut view: View) -> View {

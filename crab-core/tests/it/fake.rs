@@ -293,6 +293,11 @@ impl Started {
         }
     }
 
+    /// How many events so far fit.
+    pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
+        self.log.iter().filter(|event| wanted(event)).count()
+    }
+
     /// The nth request, from 1.
     pub(crate) fn request(&self, n: usize) -> Request {
         self.requests.lock().unwrap()[n - 1].clone()

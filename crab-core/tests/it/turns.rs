@@ -66,6 +66,11 @@ async fn an_abort_between_parallel_calls_leaves_no_call_without_a_result() {
     assert_eq!(results.len(), 3);
     assert_eq!(results[0], "done");
     assert!(results[1].contains("not run") && results[2].contains("not run"), "{results:?}");
+    let (started, done) = (
+        chat.count(|event| matches!(event, Event::CallStarted { .. })),
+        chat.count(|event| matches!(event, Event::CallDone { .. })),
+    );
+    assert_eq!((started, done), (3, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,6 +212,9 @@ async fn calls_of_a_message_that_the_output_limit_cut_never_run() {
     assert_eq!((end.stop, end.requests), (EndStop::Limit, 3));
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     assert!(chat.results(2).iter().all(|text| text.contains("output tokens")), "{:?}", chat.results(2));
+    // Only the whole call of each answer is told of.
+    assert_eq!(chat.count(|event| matches!(event, Event::CallStarted { .. })), 3);
+    assert_eq!(chat.count(|event| matches!(event, Event::CallDone { .. })), 3);
 }
 
 #[tokio::test(start_paused = true)]
