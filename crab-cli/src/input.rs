@@ -157,18 +157,20 @@ fn goes_on(line: &str) -> bool {
 struct Editor {
     reedline: Reedline,
     draft: Arc<Mutex<String>>,
+    held: Arc<Mutex<Vec<String>>>,
     face: Face,
 }
 
 impl Editor {
     fn new(settings: Settings, cancel: Arc<AtomicBool>, warning: &mut Option<String>) -> Self {
         let draft = Arc::new(Mutex::new(String::new()));
+        let held = Arc::new(Mutex::new(Vec::new()));
         let mut reedline = Reedline::create()
             .use_bracketed_paste(true)
             .with_ansi_colors(settings.is_styled)
             .disable_auto_pairs()
             .with_break_signal(cancel)
-            .with_validator(Box::new(Continuation))
+            .with_validator(Box::new(Continuation(held.clone())))
             .with_highlighter(Box::new(Watch(draft.clone())))
             .with_edit_mode(Box::new(Keys { emacs: Emacs::new(keys()), draft: draft.clone() }));
         match settings.history.as_deref().map(|path| Kept::open(path, settings.secrets.clone())) {
@@ -176,7 +178,7 @@ impl Editor {
             Some(Err(err)) => *warning = Some(format!("the prompt history is not kept: {err}")),
             None => {}
         }
-        Self { reedline, draft, face: Face }
+        Self { reedline, draft, held, face: Face }
     }
 
     fn draft(&self) -> MutexGuard<'_, String> {
@@ -187,8 +189,12 @@ impl Editor {
         while asked.recv().is_ok() {
             tty::touch();
             self.draft().clear();
+            self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
             let typed = match self.reedline.read_line(&self.face) {
-                Ok(Signal::Success(line)) => Typed::Line(line),
+                Ok(Signal::Success(line)) => {
+                    let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+                    Typed::Line(joined(line, &mut held))
+                }
                 Ok(Signal::CtrlC) => Typed::Interrupted { had_draft: !self.draft().is_empty() },
                 Ok(Signal::CtrlD) => Typed::End,
                 Ok(_) => {
@@ -240,13 +246,29 @@ impl EditMode for Keys {
     }
 }
 
-/// Holds back a line that ends in a backslash also when it came too fast to be painted before its Enter.
-struct Continuation;
+/// Holds back a line that ends in a backslash also when it came too fast to be painted before its Enter, and remembers
+/// the texts that it held back: their last backslash is no part of what is sent.
+struct Continuation(Arc<Mutex<Vec<String>>>);
 
 impl Validator for Continuation {
     fn validate(&self, line: &str) -> ValidationResult {
-        if goes_on(line) { ValidationResult::Incomplete } else { ValidationResult::Complete }
+        if !goes_on(line) {
+            return ValidationResult::Complete;
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        ValidationResult::Incomplete
     }
+}
+
+/// The text without the backslashes that held it back. What was edited since is left as it is.
+fn joined(mut line: String, held: &mut Vec<String>) -> String {
+    while let Some(beginning) = held.pop() {
+        let end = beginning.len();
+        if line.starts_with(&beginning) && line[end..].starts_with('\n') {
+            line.remove(end - 1);
+        }
+    }
+    line
 }
 
 /// Sees each painted draft, since the editor has cleared it by the time it reports Ctrl-C.
@@ -288,6 +310,19 @@ impl Prompt for Face {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn backslashes_that_held_a_line_back_are_no_part_of_it() {
+        for (line, held, expected) in [
+            ("a \\\nb", vec!["a \\"], "a \nb"),
+            ("a\\\nb\\\nc", vec!["a\\", "a\\\nb\\"], "a\nb\nc"),
+            ("pasted\\\ncode", vec![], "pasted\\\ncode"),
+            ("edited\nb", vec!["a\\"], "edited\nb"),
+        ] {
+            let mut held = held.into_iter().map(str::to_owned).collect();
+            assert_eq!(joined(line.into(), &mut held), expected, "{line}");
+        }
+    }
 
     #[test]
     fn a_backslash_at_the_end_goes_on() {

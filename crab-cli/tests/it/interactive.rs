@@ -181,7 +181,12 @@ fn a_backslash_at_the_end_of_a_line_makes_a_new_one_and_is_not_sent() {
     terminal.until("the second line", |screen| screen.cursor_position().0 == 2);
     terminal.press("second\r");
     terminal.prompt();
+    // Too fast for the editor to paint in between.
+    terminal.press("third \\\r");
+    terminal.press("fourth\r");
+    terminal.until("the answer", |screen| screen.contents().matches("fourth").count() == 2);
+    terminal.prompt();
     assert_eq!(terminal.leave(), 0);
     let session = std::fs::read_to_string(crab.sessions().remove(0)).unwrap();
-    assert!(session.contains("first \\nsecond"), "{session}");
+    assert!(session.contains("first \\nsecond") && session.contains("third \\nfourth"), "{session}");
 }
