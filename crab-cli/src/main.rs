@@ -18,9 +18,10 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crab_core::message::Part;
+use crab_core::message::{Part, text_of};
 use crab_core::protocol::FailureKind;
-use crab_core::{agent, attach, config};
+use crab_core::session::{Body, Session};
+use crab_core::{agent, attach, clip, config};
 
 use args::{Args, Refused, Task};
 use front::Front;
@@ -133,7 +134,7 @@ async fn converse(
     }
     let (cwd, secrets) = (agent.cwd.clone(), agent.secrets.clone());
     let (model, id) = (format!("{}/{}", facts.provider, facts.model), facts.id.clone());
-    let messages = agent.session.path().len();
+    let last = last_prompt(&agent.session);
     let mut screen =
         Screen::choose(settings, output::Output::start(streams).map_err(failed)?, facts).map_err(failed)?;
     for message in warnings {
@@ -148,7 +149,7 @@ async fn converse(
             let is_styled = screen.paint.is_on;
             let (input, warning) =
                 Input::start(input::Settings { history, is_styled, secrets }).map_err(failed)?;
-            let going_on = if messages > 0 { format!(", {messages} entries so far") } else { String::new() };
+            let going_on = last.map(|prompt| format!(", going on behind `{prompt}`")).unwrap_or_default();
             screen.say(&format!("{model}, session {id}{going_on}; /help for help")).map_err(failed)?;
             if let Some(warning) = warning {
                 screen.say(&warning).map_err(failed)?;
@@ -157,6 +158,17 @@ async fn converse(
             Front::new(handle, screen, signals).interactive(prompt, input, expand).await.map_err(failed)
         }
     }
+}
+
+/// The beginning of what was asked last in a session that goes on.
+fn last_prompt(session: &Session) -> Option<String> {
+    let path = session.path();
+    let prompt = path.iter().rev().find_map(|entry| match &entry.body {
+        Body::User { content } => Some(text_of(content)),
+        _ => None,
+    })?;
+    let words: Vec<&str> = prompt.split_whitespace().collect();
+    Some(caret::line(clip::line(&words.join(" "), 50).as_ref()))
 }
 
 /// The flag, or what the configuration says.
