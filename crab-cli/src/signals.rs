@@ -31,6 +31,8 @@ pub(crate) struct Signals {
     interrupt: Option<unix::Signal>,
     terminate: Option<unix::Signal>,
     hang_up: Option<unix::Signal>,
+    /// Held so that a write past the limit of file sizes is an error like a full disk, and not the end of crab.
+    _file_size: Option<unix::Signal>,
 }
 
 impl Signals {
@@ -46,6 +48,7 @@ impl Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             hang_up: listen(SignalKind::hangup())?,
+            _file_size: listen(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

@@ -321,6 +321,18 @@ fn a_home_that_cannot_be_used_costs_a_warning_and_no_answer() {
 }
 
 #[test]
+fn a_limit_of_file_sizes_costs_the_session_and_no_answer() {
+    let crab = Crab::new();
+    let line = format!("ulimit -f 0; exec {} --provider mock -p hi", env!("CARGO_BIN_EXE_crab"));
+    let mut command = assert_cmd::Command::new("bash");
+    command.env_clear().envs(crab.environment()).current_dir(crab.dir()).args(["-c", &line]);
+    let output = command.timeout(crate::crab::PATIENCE).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"hi\n"[..]), "{err}");
+    assert!(err.contains("not being saved"), "{err}");
+}
+
+#[test]
 fn the_configuration_says_where_each_value_comes_from() {
     let crab = Crab::new();
     std::fs::create_dir(crab.home()).unwrap();
