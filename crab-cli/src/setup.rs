@@ -223,7 +223,8 @@ impl Found {
     /// Who was asked last, so that a conversation goes on with the model that it had.
     fn last_model(&self) -> Option<(String, String)> {
         let (Self::Open(file) | Self::Fork(_, file)) = self else { return None };
-        // A file that cannot be read is reported when it is opened.
+        // A file that cannot be read is reported when it is opened, and so is a pipe, which would be waited for here.
+        std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?;
         let lines = BufReader::new(std::fs::File::open(file).ok()?).split(b'\n').map_while(Result::ok);
         let models = lines.filter_map(|line| {
             let entry: Value =

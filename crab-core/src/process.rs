@@ -197,7 +197,7 @@ for id in $groups; do kill -s KILL -- "-$id" 2>/dev/null; done
 [ -n "$1" ] && [ -d /proc/self ] || exit 0
 for round in 1 2 3 4 5; do
     found=
-    for file in $(grep -lsF -e "CRAB_SESSION_ID=$1" /proc/[0-9]*/environ); do
+    for file in $(grep -lszxF -e "CRAB_SESSION_ID=$1" /proc/[0-9]*/environ); do
         pid=${file#/proc/}
         pid=${pid%/environ}
         [ "$pid" = "$2" ] || { kill -s KILL "$pid" 2>/dev/null && found=1; }

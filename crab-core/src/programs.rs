@@ -44,6 +44,11 @@ pub(crate) fn only_reads(words: &[String]) -> bool {
     }
 }
 
+/// Whether a format has `%G…`, also with one of the marks that may stand between.
+fn asks_for_signature(argument: &str) -> bool {
+    argument.split('%').skip(1).any(|rest| rest.trim_start_matches(['+', '-', ' ']).starts_with('G'))
+}
+
 fn git_only_reads(arguments: &[&str]) -> bool {
     let arguments = arguments.strip_prefix(&["--no-pager"]).unwrap_or(arguments);
     let Some((command, arguments)) = arguments.split_first() else { return false };
@@ -60,7 +65,9 @@ fn git_only_reads(arguments: &[&str]) -> bool {
             ];
             // A format can ask for a signature's check, which runs another program.
             !any_long(arguments, &runs)
-                && !arguments.iter().any(|argument| argument.contains("%G") || argument.starts_with("-O"))
+                && !arguments
+                    .iter()
+                    .any(|argument| asks_for_signature(argument) || argument.starts_with("-O"))
         }
         "branch" => all_in(&[
             "-a",
@@ -338,6 +345,9 @@ mod tests {
             "git show --textc",
             "git log --show-signature",
             "git log --format=%G?",
+            "git log --pretty=format:%+GS",
+            "git log --format=%-GG",
+            "git log '--format=% G?'",
             "git grep -Ox y",
             "git push",
             "git stash",

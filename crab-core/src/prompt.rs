@@ -141,15 +141,23 @@ fn context_file(file: &Path, place: &Place, seen: &[PathBuf]) -> Result<Option<(
 /// The branch that HEAD names, read without running git: a repository's configuration can make git run programs.
 fn branch(root: &Path) -> Option<String> {
     let dot_git = root.join(".git");
-    let dir = match fs::read_to_string(&dot_git) {
-        Ok(link) => root.join(link.strip_prefix("gitdir:")?.trim()),
-        Err(_) => dot_git,
+    let dir = if dot_git.is_dir() {
+        dot_git
+    } else {
+        root.join(line_of(&dot_git)?.strip_prefix("gitdir:")?.trim())
     };
-    let head = fs::read_to_string(dir.join("HEAD")).ok()?;
-    match head.trim().strip_prefix("ref: refs/heads/") {
+    let head = line_of(&dir.join("HEAD"))?;
+    match head.strip_prefix("ref: refs/heads/") {
         Some(name) => Some(name.to_owned()),
         None => Some(format!("none (detached at {})", head.get(..12)?)),
     }
+}
+
+/// The first line of a small regular file; a pipe in its place would be waited for.
+fn line_of(file: &Path) -> Option<String> {
+    fs::metadata(file).ok().filter(|meta| meta.is_file() && meta.len() <= 4096)?;
+    let text = fs::read_to_string(file).ok()?;
+    Some(text.lines().next()?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -217,6 +225,14 @@ mod tests {
         let prompt = system(&place(&root, &root, &[]));
         assert!(prompt.text.len() < CONTEXT_LIMIT + 4_000);
         assert!(prompt.warnings[0].contains("only the first"), "{:?}", prompt.warnings);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_git_is_not_waited_for() {
+        let (_dir, root) = folder();
+        let made = std::process::Command::new("mkfifo").arg(root.join(".git")).status().unwrap();
+        assert!(made.success());
+        assert_eq!(branch(&root), None);
     }
 
     #[test]

@@ -65,6 +65,13 @@ impl Secrets {
         Cow::Owned(out)
     }
 
+    /// A mark that stands in the new text and not in the old one: written down, it would take a secret's place.
+    pub fn mark_put_into(&self, old: &[u8], new: &[u8]) -> Option<&str> {
+        let holds = |text: &[u8], mark: &str| text.windows(mark.len()).any(|part| part == mark.as_bytes());
+        let mut marks = self.needles.iter().map(|needle| needle.mark.as_str());
+        marks.find(|mark| holds(new, mark) && !holds(old, mark))
+    }
+
     /// Redacts a text in place.
     pub fn redact_string(&self, text: &mut String) {
         if let Cow::Owned(clean) = self.redact(text) {

@@ -42,7 +42,10 @@ pub(crate) fn create(path: &Path, content: &[u8]) -> Result<(), Error> {
     temp.write_all(content)?;
     temp.as_file().sync_all()?;
     match temp.persist_noclobber(path) {
-        Ok(_) => sync(folder),
+        Ok(_) => {
+            sync(folder);
+            Ok(())
+        }
         Err(err) if err.error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Exists),
         Err(err) => Err(err.error.into()),
     }
@@ -104,7 +107,10 @@ fn prepare(path: &Path, meta: &Metadata, content: &[u8]) -> Result<NamedTempFile
 fn finish(temp: NamedTempFile, path: &Path, old: &[u8], content: &[u8]) -> Result<(), Error> {
     unchanged(path, old)?;
     match temp.persist(path) {
-        Ok(_) => sync(folder_of(path)),
+        Ok(_) => {
+            sync(folder_of(path));
+            Ok(())
+        }
         // A file that is a mount point cannot be renamed over. The error holds the temporary file, which goes first.
         Err(err) if err.error.kind() == io::ErrorKind::ResourceBusy => {
             drop(err);
@@ -154,9 +160,10 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Makes the new name last through a loss of power.
-fn sync(folder: &Path) -> Result<(), Error> {
-    Ok(File::open(folder)?.sync_all()?)
+/// Makes a rename last. A folder that may not be read cannot be synced, but the new content is in place by then: to call
+/// that a failure would be wrong, and a file system that lost its disk says so at the next write.
+fn sync(folder: &Path) {
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
 
 /// Takes access lists and labels along. What the system does not let us copy is its own to set (security labels), or

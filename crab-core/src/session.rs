@@ -183,10 +183,11 @@ impl Session {
             // A file that was put together by hand can have an id twice on one path.
             let id = if self.tree.contains(&entry.id) { self.new_id() } else { entry.id.clone() };
             // The numbers of damaged lines are those of the other file.
-            let body = match &entry.body {
+            let mut body = match &entry.body {
                 Body::Note { text, .. } => Body::note(text.clone()),
                 body => body.clone(),
             };
+            body.redact(&self.secrets);
             self.tree.push(Entry { id, parent_id, time: entry.time.clone(), body }, parent);
         }
         Ok(self)
@@ -197,6 +198,10 @@ impl Session {
         self.has_header = true;
         self.saved = loaded.tree.entries.len();
         self.tree = loaded.tree;
+        // A key may have become one since: the file stays as it is, but what is sent does not have it.
+        for entry in &mut self.tree.entries {
+            Arc::make_mut(entry).body.redact(&self.secrets);
+        }
         self.open_end = loaded.open_end;
         self.skipped = loaded.skipped;
         self.warnings.extend(loaded.warnings);

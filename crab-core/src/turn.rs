@@ -23,7 +23,7 @@ use crate::session::Body;
 mod calls;
 
 /// Rounds of equal calls with equal results after which the loop guard ends the turn.
-const EQUAL_ROUNDS: u32 = 5;
+const EQUAL_ROUNDS: u32 = 8;
 /// Answers in a row that the output limit cut in the middle of a call.
 const CUT_ROUNDS: u32 = 3;
 /// Times in a row that a service may pause a message.
@@ -126,6 +126,14 @@ impl Turn<'_> {
             let message = self.ask().await?;
             let calls: Vec<ToolCall> = message.calls().cloned().collect();
             if !calls.is_empty() {
+                if message.stop == Stop::Refusal {
+                    self.answer_all(&calls, "not run: the service refused to go on with this answer");
+                    return Err(self.refused(&message));
+                }
+                if self.is_last() {
+                    self.answer_all(&calls, "not run: this was the last request of the run");
+                    continue;
+                }
                 let results = match message.stop {
                     Stop::Length => self.refuse_cut(&calls),
                     _ => self.run_calls(&calls).await?,
@@ -227,9 +235,14 @@ impl Turn<'_> {
         let agent = &*self.agent;
         let path = agent.session.path();
         let mut messages = context::messages(&path, agent.provider.name(), &agent.model);
-        if agent.limits.requests == Some(self.end.requests) && self.end.requests > 1 {
-            let note = "(This is the last request of this run: calls will not run any more. Say now what was done and what is left.)";
-            messages.push(Message::User(vec![Part::text(note)]));
+        if self.is_last() {
+            let note = Part::text(
+                "(This is the last request of this run: calls will not run any more. Say now what was done and what is left.)",
+            );
+            match messages.last_mut() {
+                Some(Message::User(parts)) => parts.push(note),
+                _ => messages.push(Message::User(vec![note])),
+            }
         }
         Request {
             model: agent.model.clone(),
@@ -240,6 +253,11 @@ impl Turn<'_> {
             max_output: agent.max_output,
             session: agent.session.id().to_owned(),
         }
+    }
+
+    /// Whether the request under way is the last that the limit allows.
+    fn is_last(&self) -> bool {
+        self.agent.limits.requests.is_some_and(|most| self.end.requests >= most)
     }
 
     /// Writes a message into the session, then tells of it. One that says nothing at all is told of but not kept.
@@ -385,7 +403,9 @@ impl Guard {
         for call in calls {
             (&call.name, call.arguments.to_string()).hash(&mut hasher);
         }
-        results.hash(&mut hasher);
+        for line in results.iter().flat_map(|result| result.lines()) {
+            lasting(line).hash(&mut hasher);
+        }
         let round = Some(hasher.finish());
         self.equal = if round == self.last { self.equal + 1 } else { 1 };
         self.last = round;
@@ -404,6 +424,17 @@ impl Guard {
             return Ok(());
         }
         Err(Halt::Limit(format!("stopped: the service paused its answer {PAUSES} times in a row")))
+    }
+}
+
+/// A line of a result without what differs from one run of the same call to the next: in the notes in brackets that
+/// tools put behind their output, only how it ended counts, not how long it took and which process it was.
+fn lasting(line: &str) -> &str {
+    match line.strip_prefix('[') {
+        Some(note) => {
+            note.split([',', ';']).next().filter(|ended| ended.starts_with("exit")).unwrap_or_default()
+        }
+        None => line,
     }
 }
 

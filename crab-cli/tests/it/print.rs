@@ -160,6 +160,28 @@ fn a_session_goes_on_and_can_be_forked() {
 }
 
 #[test]
+fn a_pipe_or_a_strange_id_in_the_place_of_a_session_is_refused_at_once() {
+    let crab = Crab::new();
+    let made = std::process::Command::new("mkfifo").arg(crab.dir().join("pipe")).status().unwrap();
+    assert!(made.success());
+    crab.mock(&["--session", "pipe", "-p", "x"]).fails(1, "regular file");
+    crab.put("s.jsonl", "{\"type\":\"session\",\"version\":1,\"id\":\"../../x\",\"cwd\":\"/\",\"created\":\"2026-01-01T00:00:00.000Z\"}\n");
+    crab.mock(&["--session", "s.jsonl", "-p", "x"]).fails(1, "its id");
+}
+
+#[test]
+fn a_key_that_became_known_later_is_not_sent_nor_copied() {
+    let crab = Crab::new();
+    crab.mock(&["-p", "it is sk-ant-CANARY777"]).ok();
+    let mut command = crab.command(&["--provider", "mock", "-c", "--fork", "-p", "again"]);
+    assert!(command.env("ANTHROPIC_API_KEY", "sk-ant-CANARY777").output().unwrap().status.success());
+    let sessions = crab.sessions();
+    let texts: Vec<String> = sessions.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    assert_eq!(texts.iter().filter(|text| text.contains("CANARY777")).count(), 1);
+    assert!(texts.iter().any(|text| text.contains("[redacted ANTHROPIC_API_KEY]")));
+}
+
+#[test]
 fn what_crab_makes_is_private() {
     let crab = Crab::new();
     crab.mock(&["-p", "x"]).ok();

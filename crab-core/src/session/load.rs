@@ -172,6 +172,10 @@ impl State {
     fn first(&mut self, decoded: Result<Line, String>) -> Result<(), Refusal> {
         match decoded {
             Ok(Line::Header(header)) if header.version > VERSION => Err(Refusal::Newer(header.version)),
+            // The id becomes a folder's name and a variable of commands.
+            Ok(Line::Header(header)) if !is_id(&header.id) => Err(Refusal::NotASession(
+                "its id has other characters than letters, digits, `-` and `_`".into(),
+            )),
             Ok(Line::Header(header)) => {
                 self.header = Some(header);
                 Ok(())
@@ -238,4 +242,9 @@ impl State {
 
 fn starts_a_conversation(body: &Body) -> bool {
     matches!(body, Body::User { .. } | Body::Model { .. })
+}
+
+fn is_id(id: &str) -> bool {
+    (1..=64).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }

@@ -169,6 +169,7 @@ fn plan(arguments: &Arguments, cx: &Cx) -> Result<Plan, String> {
     let lines = lines(&file, &changes);
     let new = file.encode(&apply(&file.body, &changes));
     drop(file);
+    super::keeps_what_was_hidden(&old, &new, &shown, &cx.secrets)?;
     Ok(Plan { real, shown, old, new, lines })
 }
 
@@ -402,6 +403,27 @@ mod tests {
         for reason in reasons {
             assert!(err.contains(reason), "no {reason:?} in\n{err}");
         }
+    }
+
+    #[test]
+    fn a_stand_in_never_takes_the_place_of_what_it_stands_for() {
+        let mut folder = Folder::new();
+        folder.cx.secrets =
+            std::sync::Arc::new(crate::redact::Secrets::new(vec![("K".into(), "sk-canary-1".into())]));
+        for (before, bad) in
+            [("K=sk-canary-1\nx=1\n", "K=[redacted K]\nx=2\n"), ("a\0b\nx=1\n", "a\u{2400}b\nx=2\n")]
+        {
+            folder.put("f", before);
+            folder.cx.seen.record(&folder.path("f"), before.as_bytes());
+            let written = folder.run(&crate::tools::write::Write, json!({"path": "f", "content": bad}));
+            assert!(written.unwrap_err().contains("nothing was written"), "{before:?}");
+            assert_eq!(folder.get("f"), before.as_bytes());
+        }
+        folder.put("f", "K=sk-canary-1\nx=1\n");
+        folder.cx.seen.record(&folder.path("f"), b"K=sk-canary-1\nx=1\n");
+        assert!(folder.run(&Edit, json!({"path": "f", "old": "x=1", "new": "[redacted K]"})).is_err());
+        folder.run(&Edit, json!({"path": "f", "old": "x=1", "new": "x=2"})).unwrap();
+        assert_eq!(folder.get("f"), b"K=sk-canary-1\nx=2\n");
     }
 
     #[test]

@@ -184,6 +184,29 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
+/// Refuses a change that would put a stand-in, which `read` shows for what it cannot show, over the real bytes.
+pub(crate) fn keeps_what_was_hidden(
+    old: &[u8],
+    new: &[u8],
+    shown: &str,
+    secrets: &Secrets,
+) -> Result<(), String> {
+    if let Some(mark) = secrets.mark_put_into(old, new) {
+        return Err(format!(
+            "nothing was written to `{shown}`: `{mark}` stands for a key that is not shown, and writing it down would \
+             destroy the key; use `edit` for the other lines and leave this one alone"
+        ));
+    }
+    let shows_nul = |bytes: &[u8]| bytes.windows(3).any(|part| part == "\u{2400}".as_bytes());
+    if old.contains(&0) && shows_nul(new) && !shows_nul(old) {
+        return Err(format!(
+            "nothing was written to `{shown}`: U+2400 stands for NUL bytes that `read` cannot show, and they would be \
+             lost; use `edit` for the lines without them"
+        ));
+    }
+    Ok(())
+}
+
 /// The path among arguments that may not fit, in the spellings that models use for it.
 pub(crate) fn path_argument(arguments: &Value) -> Option<&str> {
     ["path", "file_path"].iter().find_map(|key| arguments[key].as_str())

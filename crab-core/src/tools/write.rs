@@ -90,6 +90,7 @@ fn plan(arguments: &Arguments, cx: &Cx) -> Result<Plan, String> {
     }
     let old = text_file::load(&real).map_err(|reason| format!("cannot write `{shown}`: {reason}"))?;
     cx.seen.check(&real, &old, &shown)?;
+    super::keeps_what_was_hidden(&old, content, &shown, &cx.secrets)?;
     let (new, notes) = encoded(&old, content, &shown)?;
     Ok(Plan { real, shown, old: Some(old), new, notes })
 }

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Halt, Turn, since};
@@ -11,7 +12,7 @@ use crate::clip;
 use crate::gate::{Permit, Verdict};
 use crate::message::{Part, ToolCall, ToolResult, text_of};
 use crate::protocol::{Answer, By, Decision, Denied, Event, Question};
-use crate::redact::Redacting;
+use crate::redact::{Redacting, Secrets};
 use crate::session::Body;
 use crate::tools::{Access, Cx, Kind, Output, Tool, View};
 
@@ -91,6 +92,14 @@ impl Turn<'_> {
         if self.line.cancel.is_cancelled() { Err(Halt::Aborted) } else { Ok(texts) }
     }
 
+    /// Answers calls that will not run.
+    pub(super) fn answer_all(&mut self, calls: &[ToolCall], why: &str) {
+        for call in calls {
+            self.announce(call);
+            self.answer(call, Outcome::error(why));
+        }
+    }
+
     /// Answers the calls of a message that the output limit cut: none of them runs, for the later ones may be missing.
     /// What is no whole call is answered in the session alone.
     pub(super) fn refuse_cut(&mut self, calls: &[ToolCall]) -> Vec<String> {
@@ -118,7 +127,7 @@ impl Turn<'_> {
 
     fn access(&self, call: &ToolCall) -> Option<Access> {
         let tool = self.tool(&call.name)?;
-        let cx = self.cx(&call.id);
+        let cx = self.cx(self.live(&call.id));
         std::panic::catch_unwind(AssertUnwindSafe(|| tool.access(&call.arguments, &cx))).ok()
     }
 
@@ -183,7 +192,7 @@ impl Turn<'_> {
     /// Asks the user and waits for the answer. `None` when the turn is aborted.
     async fn question(&mut self, candidate: &Candidate<'_>, reason: String) -> Option<Answer> {
         let Candidate { call, tool, access, title } = *candidate;
-        let (worker, arguments, cx) = (tool.clone(), call.arguments.clone(), self.cx(&call.id));
+        let (worker, arguments, cx) = (tool.clone(), call.arguments.clone(), self.cx(self.live(&call.id)));
         let preview = tokio::task::spawn_blocking(move || worker.preview(&arguments, &cx)).await;
         let view = preview.unwrap_or_else(|_| View::Line { text: call.arguments.to_string() });
         self.send(Event::QuestionAsked(Question {
@@ -222,9 +231,11 @@ impl Turn<'_> {
     }
 
     fn start(&self, call: &ToolCall, tool: Arc<dyn Tool>, permit: Permit) -> Started {
-        let (arguments, cx, start) = (call.arguments.clone(), self.cx(&call.id), Instant::now());
+        let (arguments, live, start) = (call.arguments.clone(), self.live(&call.id), Instant::now());
+        let cx = self.cx(live.clone());
         let task = tokio::spawn(async move {
             let result = tool.run(arguments, permit, cx).await;
+            live.finish();
             Outcome { result, ms: since(start) }
         });
         Started { task: AbortOnDropHandle::new(task), start }
@@ -296,24 +307,52 @@ impl Turn<'_> {
         view
     }
 
-    fn cx(&self, id: &str) -> Cx {
+    fn live(&self, id: &str) -> Arc<Live> {
+        let secrets = self.agent.secrets.clone();
+        let clean = Mutex::new(Redacting::new(secrets.clone()));
+        Arc::new(Live { events: self.line.events.clone(), id: id.to_owned(), clean, secrets })
+    }
+
+    fn cx(&self, live: Arc<Live>) -> Cx {
         let agent = &*self.agent;
-        let (events, id) = (self.line.events.clone(), id.to_owned());
-        let clean = Mutex::new(Redacting::new(agent.secrets.clone()));
         Cx {
             cwd: agent.cwd.clone(),
             seen: agent.seen.clone(),
             cancel: self.line.cancel.clone(),
-            output: Arc::new(move |chunk| {
-                let chunk = clean.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
-                if !chunk.is_empty() {
-                    // Live output is for whoever watches; the result has it all.
-                    let _ = events.send(Event::ToolOutput { id: id.clone(), chunk });
-                }
-            }),
+            output: Arc::new(move |chunk| live.push(chunk)),
             environment: agent.environment.clone(),
             spill: agent.spill.clone(),
             secrets: agent.secrets.clone(),
+        }
+    }
+}
+
+/// The live output of a call, with secrets taken out that may come in pieces.
+struct Live {
+    events: broadcast::Sender<Event>,
+    id: String,
+    clean: Mutex<Redacting>,
+    secrets: Arc<Secrets>,
+}
+
+impl Live {
+    fn push(&self, chunk: &str) {
+        let chunk = self.clean.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
+        self.send(chunk);
+    }
+
+    /// Lets out what was held back because it could have been the beginning of a secret.
+    fn finish(&self) {
+        let mut clean = self.clean.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = std::mem::replace(&mut *clean, Redacting::new(self.secrets.clone())).finish();
+        drop(clean);
+        self.send(rest);
+    }
+
+    fn send(&self, chunk: String) {
+        if !chunk.is_empty() {
+            // Live output is for whoever watches; the result has it all.
+            let _ = self.events.send(Event::ToolOutput { id: self.id.clone(), chunk });
         }
     }
 }

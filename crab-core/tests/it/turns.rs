@@ -218,6 +218,18 @@ async fn calls_of_a_message_that_the_output_limit_cut_never_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_of_a_refused_answer_never_run() {
+    let mut chat =
+        Chat::new([vec![say("I will"), call("c1", "ok", "{}"), stop(Stop::Refusal)], vec![say("fine")]]);
+    chat.tool(Fake::new("ok", Kind::Read, |_| panic!("it must not run")));
+    let mut chat = chat.start();
+    chat.submit("go").await;
+    assert_eq!(chat.end().await.error.unwrap().kind, FailureKind::Refusal);
+    chat.submit("again").await;
+    assert_eq!(chat.end().await.stop, EndStop::End);
+}
+
+#[tokio::test(start_paused = true)]
 async fn reads_run_side_by_side_and_answer_in_order() {
     let barrier = Arc::new(Barrier::new(2));
     let mut chat = Chat::new([vec![call("c1", "slow", "{}"), call("c2", "fast", "{}")], vec![say("fine")]]);
@@ -302,13 +314,20 @@ async fn the_limit_of_requests_is_told_before_the_last_one() {
     let again = || vec![call("c", "ok", "{}")];
     let mut chat = Chat::new([again(), again(), again()]);
     chat.limits.requests = Some(2);
-    chat.tool(Fake::text("ok", Kind::Read, "done"));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    chat.tool(Fake::new("ok", Kind::Read, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(Output::text("done", "")) })
+    }));
     let mut chat = chat.start();
     chat.submit("go").await;
     let end = chat.end().await;
     assert_eq!((end.stop, end.requests), (EndStop::Limit, 2));
     let Some(Message::User(parts)) = chat.request(2).messages.last().cloned() else { panic!("no note") };
     assert!(crab_core::message::text_of(&parts).contains("last request"));
+    // What the note says of calls is true.
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,7 +348,30 @@ async fn a_model_that_goes_round_in_circles_is_stopped() {
     chat.submit("go").await;
     let end = chat.end().await;
     assert_eq!(end.stop, EndStop::Limit);
-    assert!(end.requests <= 5, "{}", end.requests);
+    assert_eq!(end.requests, 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn circles_are_seen_through_the_times_of_commands_and_not_through_their_output() {
+    for (text, expected) in [
+        (
+            Box::new(|n: usize| format!("same\n[exit 1, 0.{n} s]"))
+                as Box<dyn Fn(usize) -> String + Send + Sync>,
+            EndStop::Limit,
+        ),
+        (Box::new(|n: usize| format!("{n}\n[exit 1, 0.1 s]")), EndStop::End),
+        (Box::new(|n: usize| format!("same\n[exit {n}, 0.1 s]")), EndStop::End),
+    ] {
+        let mut chat = Chat::new((0..12).map(|_| vec![call("same", "ok", "{}")]));
+        let runs = AtomicUsize::new(0);
+        chat.tool(Fake::new("ok", Kind::Read, move |_| {
+            let text = text(runs.fetch_add(1, Ordering::Relaxed));
+            Box::pin(async move { Ok(Output::text(text, "")) })
+        }));
+        let mut chat = chat.start();
+        chat.submit("go").await;
+        assert_eq!(chat.end().await.stop, expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,6 +452,26 @@ async fn secrets_reach_neither_requests_nor_events() {
     for text in [&requests, &events] {
         assert!(!text.contains("sk-canary-12345") && !text.contains("ary-12345"), "{text}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_output_comes_whole_also_when_it_ends_like_a_secret_begins() {
+    let mut chat = Chat::new([vec![call("c1", "live", "{}")], vec![say("fine")]]);
+    chat.secret("KEY", "sk-canary-12345");
+    chat.tool(Fake::new("live", Kind::Read, |cx| {
+        Box::pin(async move {
+            (cx.output)("yes sk-");
+            Ok(Output::text("yes", ""))
+        })
+    }));
+    let mut chat = chat.start();
+    chat.submit("go").await;
+    chat.end().await;
+    let chunks = chat.log.iter().filter_map(|event| match event {
+        Event::ToolOutput { chunk, .. } => Some(chunk.as_str()),
+        _ => None,
+    });
+    assert_eq!(chunks.collect::<String>(), "yes sk-");
 }
 
 #[tokio::test(start_paused = true)]
