@@ -120,7 +120,8 @@ fn plainly(err: &std::io::Error) -> String {
 pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
     let Ground { cwd, home, mut config } = ground;
     let mut warnings = std::mem::take(&mut config.warnings);
-    let gate = gate(args, &config, &mut warnings)?;
+    let mut gate = gate(args, &config, &mut warnings)?;
+    gate.roots = vec![cwd.clone(), config.project.clone()];
     let mut keys = Keys::load(home.as_ref(), &config, &env);
     let found = find_session(args, home.as_ref(), &cwd)?;
     let chosen = choose(args, &config, &mut keys, found.last_model())?;
@@ -466,6 +467,7 @@ fn offered(args: &Args, config: &Config, agent: &Agent) -> Result<Vec<Arc<dyn To
             output: Arc::new(|_| {}),
             environment: agent.environment.clone(),
             spill: agent.spill.clone(),
+            hidden: None,
             secrets: agent.secrets.clone(),
         };
         tools.retain(|tool| tool.access(&json!({}), &cx).kind == Kind::Read);

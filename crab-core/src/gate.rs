@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -23,8 +25,10 @@ impl Permit {
 
 /// A permission rule: `tool` or `tool(pattern)`; the tool may be `*`.
 ///
-/// For tools that work on paths the pattern is a glob over the path relative to the working directory: `*` stays within
-/// a folder, `**` crosses them, a pattern without a slash matches at any depth, and a folder stands for all below it.
+/// For tools that work on paths the pattern is a glob: `*` stays within a folder, `**` crosses them, a pattern without a
+/// slash matches at any depth, and a folder stands for itself and all below it. A pattern that begins with `/` or `~/` is
+/// about absolute paths; any other one about paths relative to the working directory, and where it forbids or asks also
+/// to the project's root.
 /// For everything else `*` alone is special and matches any text; `cargo *` matches a bare `cargo` too.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -73,28 +77,26 @@ impl Rule {
     }
 
     /// Whether the rule covers the whole call.
-    fn covers(&self, tool: &str, access: &Access) -> bool {
+    fn covers(&self, tool: &str, access: &Access, roots: &[PathBuf]) -> bool {
+        let Some(pattern) = &self.pattern else { return self.names(tool) };
+        let matches = |subject: &String| match access.kind {
+            Kind::Read | Kind::Write => pattern.is_of_path(subject, &roots[..roots.len().min(1)]),
+            _ => wildcard(&pattern.text, subject),
+        };
         self.names(tool)
-            && self.pattern.as_ref().is_none_or(|pattern| {
-                !access.opaque
-                    && !access.subjects.is_empty()
-                    && access
-                        .subjects
-                        .iter()
-                        .all(|subject| pattern.reaches(subject) && pattern.matches(access.kind, subject))
-            })
+            && !access.opaque
+            && !access.subjects.is_empty()
+            && access.subjects.iter().all(matches)
     }
 
     /// Whether the rule concerns any part of the call.
-    fn touches(&self, tool: &str, access: &Access) -> bool {
-        self.names(tool)
-            && self.pattern.as_ref().is_none_or(|pattern| {
-                access
-                    .subjects
-                    .iter()
-                    .chain(&access.reads)
-                    .any(|subject| pattern.matches(access.kind, subject))
-            })
+    fn touches(&self, tool: &str, access: &Access, roots: &[PathBuf]) -> bool {
+        let Some(pattern) = &self.pattern else { return self.names(tool) };
+        let matches = |subject: &String| match access.kind {
+            Kind::Read | Kind::Write => pattern.concerns(subject, roots),
+            _ => wildcard(&pattern.text, subject),
+        };
+        self.names(tool) && access.subjects.iter().chain(&access.reads).any(matches)
     }
 }
 
@@ -113,8 +115,9 @@ impl Pattern {
         };
         let mut globs = GlobSetBuilder::new();
         let base = text.trim_end_matches('/');
-        let anywhere = if base.contains('/') { String::new() } else { "**/".to_owned() };
-        for glob in [format!("{anywhere}{base}"), format!("{anywhere}{base}/**")] {
+        let anywhere = if base.contains('/') { "" } else { "**/" };
+        let folder = base.strip_suffix("/**").filter(|folder| !folder.is_empty()).unwrap_or(base);
+        for glob in [format!("{anywhere}{base}"), format!("{anywhere}{base}/**"), folder.to_owned()] {
             let glob = GlobBuilder::new(&glob).literal_separator(true).build();
             globs.add(glob.map_err(|err| format!("is no valid glob: {}", err.kind()))?);
         }
@@ -122,16 +125,26 @@ impl Pattern {
         Ok(Self { text, paths })
     }
 
-    /// A pattern that is relative to the working directory allows nothing outside of it.
-    fn reaches(&self, subject: &str) -> bool {
-        !subject.starts_with('/') || self.text.starts_with('/') || matches!(self.text.as_str(), "*" | "**")
+    /// The wider reading, for deny and ask rules: a pattern without a slash is about that name wherever it stands.
+    fn concerns(&self, path: &str, roots: &[PathBuf]) -> bool {
+        self.is_of_path(path, roots) || (!self.text.contains('/') && self.paths.is_match(path))
     }
 
-    fn matches(&self, kind: Kind, subject: &str) -> bool {
-        match kind {
-            Kind::Read | Kind::Write => self.paths.is_match(subject),
-            _ => wildcard(&self.text, subject),
+    /// Whether a path, absolute or relative to the first root, is one of those that are meant: absolute patterns by the
+    /// whole path, others by what lies below one of the roots. `*` alone means every path.
+    fn is_of_path(&self, path: &str, roots: &[PathBuf]) -> bool {
+        let whole = match roots.first() {
+            Some(root) if path == "." => root.clone(),
+            Some(root) => root.join(path),
+            None => PathBuf::from(path),
+        };
+        if self.text.starts_with('/') || matches!(self.text.as_str(), "*" | "**") {
+            return self.paths.is_match(&whole);
         }
+        let below = roots.iter().filter_map(|root| whole.strip_prefix(root).ok());
+        below
+            .chain((!path.starts_with('/')).then_some(Path::new(path)))
+            .any(|below| self.paths.is_match(below))
     }
 }
 
@@ -150,6 +163,9 @@ fn wildcard(pattern: &str, text: &str) -> bool {
     }
     rest.ends_with(last)
 }
+
+/// Whether an absolute path is kept from searches.
+pub type Hidden = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// What the gate says of a call.
 #[derive(Debug)]
@@ -184,13 +200,16 @@ pub struct Gate {
     pub allow: Vec<Rule>,
     /// Everything that no deny rule forbids runs.
     pub yolo: bool,
+    /// The working directory, then others that relative patterns of deny and ask rules are about as well, such as the
+    /// project's root. Absolute.
+    pub roots: Vec<PathBuf>,
     grants: HashSet<String>,
 }
 
 impl Gate {
     /// Decides by deny rules, yolo, ask rules, allow rules, grants and the class default, in this order.
     pub fn decide(&self, tool: &str, access: &Access) -> Verdict {
-        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(tool, access)) {
+        if let Some(rule) = self.deny.iter().find(|rule| rule.touches(tool, access, &self.roots)) {
             return Verdict::Deny(format!(
                 "not run: the rule `deny {rule}` forbids this call. Do not try to get around it; \
                  go on without it, or tell the user what you need and why."
@@ -199,8 +218,8 @@ impl Gate {
         if self.yolo {
             return Verdict::Allow(Permit(()), By::Yolo);
         }
-        let asked = self.ask.iter().find(|rule| rule.touches(tool, access));
-        if asked.is_none() && self.allow.iter().any(|rule| rule.covers(tool, access)) {
+        let asked = self.ask.iter().find(|rule| rule.touches(tool, access, &self.roots));
+        if asked.is_none() && self.allow.iter().any(|rule| rule.covers(tool, access, &self.roots)) {
             return Verdict::Allow(Permit(()), By::Rule);
         }
         if self.grants.contains(&access.class) {
@@ -213,6 +232,20 @@ impl Gate {
             (None, Kind::Execute) => Verdict::Ask("it runs a command that may change things".into()),
             (None, Kind::Network) => Verdict::Ask("it reaches the network".into()),
         }
+    }
+
+    /// What a search must leave out: paths that a deny rule keeps from any of these tools. `None`: nothing.
+    pub fn hidden(&self, tools: &[&str]) -> Option<Hidden> {
+        let names = |rule: &&Rule| tools.iter().any(|tool| rule.names(tool));
+        let patterns: Vec<Pattern> =
+            self.deny.iter().filter(names).filter_map(|rule| rule.pattern.clone()).collect();
+        let roots = self.roots.clone();
+        let is_hidden = move |path: &Path| {
+            let path = path.to_string_lossy();
+            patterns.iter().any(|pattern| pattern.concerns(&path, &roots))
+        };
+        let some = self.deny.iter().filter(names).any(|rule| rule.pattern.is_some());
+        some.then(|| Arc::new(is_hidden) as Hidden)
     }
 
     /// Carries out the user's answer to a question about a call of this access.
@@ -255,7 +288,13 @@ mod tests {
 
     fn gate(deny: &[&str], ask: &[&str], allow: &[&str]) -> Gate {
         let rules = |said: &[&str]| said.iter().map(|said| Rule::parse(said).unwrap()).collect();
-        Gate { deny: rules(deny), ask: rules(ask), allow: rules(allow), ..Gate::default() }
+        Gate {
+            deny: rules(deny),
+            ask: rules(ask),
+            allow: rules(allow),
+            roots: vec!["/w/sub".into(), "/w".into()],
+            ..Gate::default()
+        }
     }
 
     #[track_caller]
@@ -315,9 +354,10 @@ mod tests {
 
     #[test]
     fn path_patterns_are_globs() {
-        let matches = |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches(Kind::Write, path);
+        let matches = |pattern: &str, path: &str| Pattern::new(pattern).unwrap().is_of_path(path, &[]);
         for (pattern, path, expected) in [
             ("secrets/**", "secrets/a/b", true),
+            ("secrets/**", "secrets", true),
             ("secrets", "secrets/a/b", true),
             ("secrets/", "secrets/a", true),
             (".env", "sub/.env", true),
@@ -330,6 +370,40 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, path), expected, "{pattern} against {path}");
         }
+    }
+
+    #[test]
+    fn a_deny_rule_bites_by_every_name_of_a_place() {
+        for rule in ["edit(secrets/**)", "edit(/w/secrets/**)", "edit(/w/sub/secrets/**)", "edit(secrets)"] {
+            let gate = gate(&[rule], &[], &["edit"]);
+            let below = if rule.contains("/w/secrets") { "/w/secrets/a" } else { "secrets/a" };
+            check(&gate, "edit", &access(Kind::Write, &[below]), "deny");
+        }
+        // A project's rule is about its root, wherever below it crab was started.
+        check(
+            &gate(&["edit(secrets/**)"], &[], &["edit"]),
+            "edit",
+            &access(Kind::Write, &["/w/secrets/a"]),
+            "deny",
+        );
+        check(&gate(&[], &[], &["edit(secrets/**)"]), "edit", &access(Kind::Write, &["/w/secrets/a"]), "ask");
+        check(&gate(&[], &[], &["edit(/w/sub/src/**)"]), "edit", &access(Kind::Write, &["src/a"]), "Rule");
+        check(
+            &gate(&["edit(secrets/**)"], &[], &["edit"]),
+            "edit",
+            &access(Kind::Write, &["public/a"]),
+            "Rule",
+        );
+        check(&gate(&["grep(secrets/**)"], &[], &[]), "grep", &access(Kind::Read, &["secrets"]), "deny");
+    }
+
+    #[test]
+    fn searches_leave_out_what_a_deny_rule_keeps_from_readers() {
+        let gate = gate(&["read(secrets/**)", "bash(rm *)"], &[], &[]);
+        let hidden = gate.hidden(&["read", "grep"]).unwrap();
+        assert!(hidden(Path::new("/w/sub/secrets/a")) && hidden(Path::new("/w/secrets")));
+        assert!(!hidden(Path::new("/w/sub/a")) && !hidden(Path::new("/elsewhere/secrets/a")));
+        assert!(gate.hidden(&["edit"]).is_none());
     }
 
     #[test]

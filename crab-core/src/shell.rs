@@ -11,7 +11,8 @@ pub(crate) struct Reading {
     /// Each simple command, in every spelling that a rule may name: as it is written, without quotes, without what
     /// stands before the program that really runs (`env`, `sudo`, `X=1`), and what substitutions run. Never empty.
     pub subjects: Vec<String>,
-    /// The same of simple commands that only read or only change the folder: nobody needs to allow these.
+    /// The same of simple commands that only read or only change the folder, and more that a command may come down to:
+    /// nobody needs to allow these.
     pub reads: Vec<String>,
     /// The subjects do not tell everything.
     pub opaque: bool,
@@ -22,6 +23,10 @@ pub(crate) struct Reading {
 /// Words of the shell's grammar that stand before a command.
 const KEYWORDS: [&str; 13] =
     ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "coproc", "fi", "done"];
+/// More words that run the command behind them, in ways of their own.
+const STARTERS: [&str; 10] = [
+    "flock", "setpriv", "unshare", "nsenter", "pkexec", "runuser", "firejail", "function", "coproc", "script",
+];
 /// How deep command lines within command lines are read.
 const DEPTH: usize = 6;
 
@@ -85,6 +90,11 @@ impl Simple {
         if let Some(words) = brace.filter(|words| words.contains(',')) {
             nested.push(words.replace(',', " "));
         }
+        // What a shell is given to read is a script as well.
+        if SHELLS.contains(&self.words[0].text.rsplit('/').next().unwrap_or_default()) {
+            let given = self.redirections.iter().filter_map(|redirection| redirection.split_once("<<<"));
+            nested.extend(given.map(|(_, text)| text.trim().to_owned()));
+        }
         let texts: Vec<String> = self.words.into_iter().map(|word| word.text).collect();
         unwrap(&texts, reading, nested);
     }
@@ -105,7 +115,16 @@ fn unwrap(mut words: &[String], reading: &mut Reading, nested: &mut Vec<String>)
             let rest = words[1..].iter().map(String::as_str);
             reading.subjects.push(join(std::iter::once(program).chain(rest)));
         }
+        if program.is_none() && first.contains('/') {
+            let rest = words[1..].iter().map(String::as_str);
+            reading.reads.push(join(first.rsplit('/').take(1).chain(rest)));
+        }
         let program = program.unwrap_or(first);
+        if STARTERS.contains(&program) || WRAPPERS.iter().any(|wrapper| wrapper.0 == program) {
+            // Which word begins the command depends on options that only the program knows: each of them may.
+            let ends = (1..words.len()).map(|at| join(words[at..].iter().map(String::as_str)));
+            reading.reads.extend(ends);
+        }
         if is_assignment(first) {
             reading.opaque = true;
             words = &words[1..];
@@ -142,6 +161,9 @@ fn inner<'a>(
             if let Some(line) = rest.first().filter(|_| word.ends_with('S')) {
                 nested.push(line.clone());
             }
+            nested.extend(
+                word.split_once('S').map(|(_, line)| line.to_owned()).filter(|line| !line.is_empty()),
+            );
             words = if has_value { rest.get(1..).unwrap_or_default() } else { rest };
         } else if positionals > 0 && !is_assignment(word) {
             positionals -= 1;
@@ -164,8 +186,7 @@ fn run_by(program: &str, arguments: &[String], reading: &mut Reading, nested: &m
         nested.extend(arguments.first().cloned());
     }
     if SHELLS.contains(&program) {
-        let pairs = arguments.windows(2).filter(|pair| pair[0].starts_with('-') && pair[0].contains('c'));
-        nested.extend(pairs.map(|pair| pair[1].clone()));
+        nested.extend(arguments.iter().filter(|argument| !argument.starts_with('-')).cloned());
     }
     if program == "find" {
         for (at, argument) in arguments.iter().enumerate() {
@@ -208,6 +229,30 @@ mod tests {
         check("cargo te\\\nst", &["cargo test"], false);
         check("", &[""], true);
         check("# only words", &["# only words"], true);
+    }
+
+    #[test]
+    fn a_rule_sees_a_command_however_it_is_started() {
+        for command in [
+            "timeout --kill-after 5 60 rm -f x",
+            "timeout --signal KILL 5 rm -f x",
+            "flock LOCK rm -f x",
+            "env -S'rm -f x'",
+            "env -iu X rm -f x",
+            "bash <<< 'rm -f x'",
+            "function f { rm -f x; }; f",
+            "coproc X { rm -f x; }",
+            "bash -c -- 'rm -f x'",
+            "bash -c -e 'rm -f x'",
+            "setpriv --reuid 1 rm -f x",
+            "unshare -r rm -f x",
+            "/usr/bin/../bin/rm -f x",
+            "$\"rm\" -f x",
+        ] {
+            let reading = read(command);
+            let all = || reading.subjects.iter().chain(&reading.reads);
+            assert!(all().any(|one| one.starts_with("rm -f x")), "{command}: {reading:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::accumulate::Accumulator;
 use crate::agent::Agent;
 use crate::context;
+use crate::gate::Hidden;
 use crate::message::{Assistant, Message, Part, Stop, ToolCall, Usage};
 use crate::protocol::{Answer, End, EndStop, Event, Failure, FailureKind};
 use crate::provider::{Delta, Error, Request, ToolSpec};
@@ -71,7 +72,9 @@ pub(crate) async fn run(agent: &mut Agent, prompt: Vec<Part>, line: Line) -> End
         guard: Guard::default(),
         unsaved: false,
         deadline: None,
+        hidden: None,
     };
+    turn.hidden = turn.hide();
     let halt = turn.drive(prompt).await.err();
     let seconds = turn.agent.limits.time.unwrap_or_default().as_secs_f64();
     turn.finish(match halt {
@@ -108,6 +111,8 @@ struct Turn<'a> {
     guard: Guard,
     /// Whether the user knows that the session is not being saved.
     unsaved: bool,
+    /// What searches leave out.
+    hidden: Option<Hidden>,
     /// Set by the abort: when calls that still run are dropped.
     deadline: Option<tokio::time::Instant>,
 }

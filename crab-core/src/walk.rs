@@ -7,13 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::Hidden;
 use crate::paths;
 
 /// More threads than this do not make a disk faster.
 const MAX_THREADS: usize = 4;
 
 /// What is to be walked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Walk {
     /// The folder as it was named.
     root: PathBuf,
@@ -24,6 +25,7 @@ pub(crate) struct Walk {
     /// Whether it was named, and is not the working directory or a folder above it.
     named: bool,
     cancel: CancellationToken,
+    hidden: Option<Hidden>,
 }
 
 /// An entry below the root.
@@ -60,7 +62,13 @@ impl Walk {
         let without_git = if real.starts_with(&cwd) { &cwd } else { &real };
         let base = top.unwrap_or(without_git).to_path_buf();
         let named = !cwd.starts_with(&real);
-        Self { root, real, base, named, cancel }
+        Self { root, real, base, named, cancel, hidden: None }
+    }
+
+    /// Leaves these paths out.
+    pub(crate) fn hiding(mut self, hidden: Option<Hidden>) -> Self {
+        self.hidden = hidden;
+        self
     }
 
     /// By the ignore files. A named folder of which they leave nothing is walked without them: whoever names it means it.
@@ -134,9 +142,12 @@ impl Walk {
         builder.standard_filters(ruled).parents(false).hidden(false).require_git(false);
         builder.follow_links(false).threads(threads).current_dir(base);
         // Only the way down to the root is of interest outside of it. A `.git` that was named is such a way.
-        let real = self.real.clone();
+        let (real, hidden) = (self.real.clone(), self.hidden.clone());
         builder.filter_entry(move |entry| {
             let path = entry.path();
+            if hidden.as_ref().is_some_and(|hidden| hidden(path)) {
+                return false;
+            }
             real.starts_with(path) || (path.starts_with(&real) && entry.file_name() != ".git")
         });
         builder

@@ -209,6 +209,33 @@ fn permissions_decide_what_runs() {
 }
 
 #[test]
+fn a_deny_rule_keeps_a_folder_from_every_reader() {
+    let crab = Crab::new();
+    crab.put("secrets/a", "needle HIDDEN-1\n");
+    crab.put("sub/b", "needle\n");
+    crab.put(".crab/config.toml", "[permissions]\ndeny = [\"read(secrets/**)\"]\n");
+    std::fs::create_dir(crab.dir().join(".git")).unwrap();
+    let calls = [
+        r#"{"name":"read","arguments":{"path":"../secrets/a"}}"#,
+        r#"{"name":"grep","arguments":{"pattern":"needle","path":".."}}"#,
+        r#"{"name":"grep","arguments":{"pattern":"needle","path":"../secrets/a"}}"#,
+        r#"{"name":"glob","arguments":{"pattern":"../secrets/*"}}"#,
+    ];
+    crab.script(&[&format!("{{\"tool_calls\":[{}]}}", calls.join(",")), r#"{"text":"done"}"#]);
+    let ran = crab.mock(&["-C", "sub", "-o", "stream-json", "-p", "go"]).ok();
+    let outputs: Vec<String> = ran
+        .json()
+        .iter()
+        .filter(|line| line["type"] == "tool_result")
+        .map(|line| line["output"].to_string())
+        .collect();
+    assert_eq!(outputs.len(), 4);
+    assert!(outputs.iter().all(|output| !output.contains("HIDDEN-1")), "{outputs:?}");
+    assert!(outputs[1].contains("b:1:needle"), "{outputs:?}");
+    assert!(!outputs[3].contains("secrets/a"), "{outputs:?}");
+}
+
+#[test]
 fn piped_text_is_a_block_of_its_own() {
     let crab = Crab::new();
     let ran =

@@ -198,6 +198,8 @@ impl Line {
                 self.at += 1;
                 self.expand(from);
             }
+            // A string to be translated: its dollar is no part of it.
+            Some('"') if !in_quotes => {}
             _ => self.put('$'),
         }
     }

@@ -401,6 +401,7 @@ mod tests {
                 output: Arc::new(|_: &str| {}),
                 environment: Arc::new(Environment::new(session, vec!["CRAB_TEST_KEY".into()])),
                 spill: folder.path().join("spill"),
+                hidden: None,
                 secrets: Arc::default(),
             };
             Self { folder, cx }

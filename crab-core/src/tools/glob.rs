@@ -147,7 +147,7 @@ fn glob(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
         let why = no_folder(&root, cx);
         return Ok(Output::text(format!("no files match `{asked}`: {why}"), "0 files"));
     }
-    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone());
+    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone()).hiding(cx.hidden.clone());
     let walked = walk.by_rules(|entry| hit(entry, &pattern))?;
     if walked.found.iter().any(|hit| !hit.is_dir) {
         return Ok(list(walked, cx));

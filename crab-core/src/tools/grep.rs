@@ -1,5 +1,7 @@
 //! `grep`: lines of files that match a pattern.
 
+mod page;
+
 use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,22 +10,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use page::Page;
+
 use super::glob::{Pattern, about_ignored, folder_argument, no_folder, unreadable};
 use super::{Access, Cx, Kind, Output, Permit, Running, Tool, blocking, parse};
-use crate::search::{Line, Search, line_end};
+use crate::search::Search;
 use crate::text_file::{self, TextFile};
 use crate::walk::{Found, Walk, Walked, count};
 use crate::{clip, paths};
 
-/// Matching lines of one call.
-const MAX_MATCHES: usize = 200;
 /// Bytes of what is shown.
 const MAX_BYTES: usize = 30_000;
 /// Files of one call that are only named.
 const MAX_FILES: usize = 1_000;
-/// Bytes of one line, and how many of them stand before its match.
-const MAX_LINE: usize = 500;
-const LEAD: usize = 120;
 /// Larger files are skipped.
 const MAX_SIZE: u64 = 200 << 20;
 /// What is looked at for matches among ignored files: so many files, up to this size.
@@ -181,7 +180,7 @@ fn grep(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
     if !root.is_dir() {
         return job.one_file(root);
     }
-    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone());
+    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone()).hiding(cx.hidden.clone());
     let mut walked = walk.by_rules(|entry| job.look(entry, MAX_SIZE))?;
     walked.found.sort_by(|a, b| a.path.cmp(&b.path));
     let notes = notes(&walked);
@@ -260,6 +259,9 @@ impl Job<'_> {
         if path.symlink_metadata().is_err() {
             return Err(no_folder(&path, self.cx));
         }
+        if self.cx.hidden.as_ref().is_some_and(|hidden| hidden(&paths::canonical(&path)) || hidden(&path)) {
+            return Err(format!("cannot search `{shown}`: a deny rule keeps it from reading"));
+        }
         let loaded = load(&path, MAX_SIZE).map_err(|reason| format!("cannot search `{shown}`: {reason}"))?;
         let Some(bytes) = loaded else {
             return Err(format!("`{shown}` is larger than 200 MB: search it with a command in `bash`"));
@@ -337,7 +339,8 @@ impl Job<'_> {
 
     /// Files are read again for what is shown of them: to keep the lines of all would take memory without bound.
     fn content(&self, files: &[(PathBuf, usize)], total: usize) -> Result<String, String> {
-        let mut page = Page { context: self.arguments.context, ..Page::default() };
+        let secrets = self.cx.secrets.clone();
+        let mut page = Page { context: self.arguments.context, secrets, ..Page::default() };
         for (path, _) in files {
             if page.full || self.cx.cancel.is_cancelled() {
                 break;
@@ -383,112 +386,6 @@ fn decode(bytes: &[u8]) -> Cow<'_, [u8]> {
         }
         _ => Cow::Borrowed(bytes),
     }
-}
-
-/// What is shown, until it is full.
-#[derive(Default)]
-struct Page {
-    text: String,
-    path: String,
-    context: usize,
-    matches: usize,
-    full: bool,
-}
-
-impl Page {
-    fn file(&mut self, search: &Search, text: &[u8]) {
-        let end = line_end(text);
-        let mut found = search.lines(text).peekable();
-        // The next line that is not shown yet, and a line whose number is known.
-        let (mut next, mut known) = (0, (0, 1));
-        while let Some(line) = found.next() {
-            let start = line.range.start;
-            let from = self.start_of_context(&text[next..start], end) + next;
-            if self.context > 0 && !self.text.is_empty() && (next == 0 || from > next) {
-                self.text.push_str("--\n");
-            }
-            let number = known.1 + breaks(&text[known.0..from], end);
-            let mut place = self.context_lines(search, text, (from, number), start);
-            self.line(':', place.1, &text[line.range.clone()], line.at);
-            if self.full {
-                return;
-            }
-            self.matches += 1;
-            place = (search.line(text, start, end).1, place.1 + 1);
-            let until = found.peek().map_or(text.len(), |line: &Line| line.range.start);
-            known = self.context_lines(search, text, place, until);
-            next = known.0;
-            self.full = self.matches == MAX_MATCHES;
-            if self.full {
-                return;
-            }
-        }
-    }
-
-    /// Where the lines before a match begin, among those that are not shown yet.
-    fn start_of_context(&self, before: &[u8], end: u8) -> usize {
-        let mut from = before.len();
-        for _ in 0..self.context {
-            let Some(above) = from.checked_sub(1) else { break };
-            from = before[..above].iter().rposition(|byte| *byte == end).map_or(0, |at| at + 1);
-        }
-        from
-    }
-
-    /// Shows lines from a place (start and number) on, as many as are wanted and lie before `until`. Returns where it ends.
-    fn context_lines(
-        &mut self,
-        search: &Search,
-        text: &[u8],
-        place: (usize, usize),
-        until: usize,
-    ) -> (usize, usize) {
-        let (mut start, mut number) = place;
-        for _ in 0..self.context {
-            if start >= until || self.full {
-                break;
-            }
-            let (range, next) = search.line(text, start, line_end(text));
-            self.line('-', number, &text[range], 0);
-            (start, number) = (next, number + 1);
-        }
-        (start, number)
-    }
-
-    fn line(&mut self, sign: char, number: usize, line: &[u8], at: usize) {
-        let shown = format!("{}{sign}{number}{sign}{}\n", self.path, clipped(line, at));
-        if self.full || self.text.len() + shown.len() > MAX_BYTES {
-            self.full = true;
-            return;
-        }
-        self.text.push_str(&shown);
-    }
-}
-
-fn breaks(text: &[u8], end: u8) -> usize {
-    text.iter().filter(|byte| **byte == end).count()
-}
-
-/// The line, or what is around its match when it is long.
-fn clipped(line: &[u8], at: usize) -> String {
-    let show = |bytes| String::from_utf8_lossy(bytes).replace('\0', "\u{2400}");
-    if line.len() <= MAX_LINE {
-        return show(line);
-    }
-    // A cut within a character would show a sign that the file does not hold.
-    let inside = |place: usize| line.get(place).is_some_and(|byte| byte & 0xC0 == 0x80);
-    let border =
-        |place: usize| (place.saturating_sub(3)..=place).rev().find(|at| !inside(*at)).unwrap_or(place);
-    let from = border(at.saturating_sub(LEAD).min(line.len() - MAX_LINE));
-    let to = border((from + MAX_LINE).min(line.len()));
-    let mut text = show(&line[from..to]);
-    if from > 0 {
-        text.insert_str(0, &format!("[... {from} bytes] "));
-    }
-    if to < line.len() {
-        text.push_str(&format!(" [... {} more bytes]", line.len() - to));
-    }
-    text
 }
 
 #[cfg(test)]

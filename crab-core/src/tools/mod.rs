@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::Hidden;
 pub use crate::gate::Permit;
 use crate::message::Part;
 use crate::process::Environment;
@@ -116,6 +117,8 @@ pub struct Cx {
     pub environment: Arc<Environment>,
     /// A folder for output that is too long for a result; made on first use, may be on a full disk.
     pub spill: PathBuf,
+    /// Paths that a search leaves out because a deny rule keeps them from what reads; `None`: nothing.
+    pub hidden: Option<Hidden>,
     /// What must be taken out of everything that a call writes down by itself.
     pub secrets: Arc<Secrets>,
 }
@@ -244,6 +247,7 @@ pub(crate) mod tests {
                 output: Arc::new(|_| {}),
                 environment: Arc::default(),
                 spill: dir.path().join("spill"),
+                hidden: None,
                 secrets: Arc::default(),
             };
             Self { dir, cx }

@@ -9,7 +9,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::{Access, Cx, Kind, Output, Permit, Running, Tool, blocking, parse};
+use std::sync::Arc;
+
 use crate::message::Part;
+use crate::redact::Secrets;
 use crate::seen::Digest;
 use crate::text_file::{self, Encoding, HEAD, LineEnds, MAX_SIZE, TextFile, reason};
 use crate::{clip, paths};
@@ -193,7 +196,7 @@ struct Source<'a> {
 }
 
 fn text(source: Source<'_>, cx: &Cx) -> Result<Output, String> {
-    let mut page = Page::new(source.arguments, &source.head);
+    let mut page = Page::new(source.arguments, &source.head, cx.secrets.clone());
     let encoding = if matches!(source.head[..], [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) {
         utf16(&source, &mut page, cx)?
     } else {
@@ -284,10 +287,12 @@ struct Page {
     cut: bool,
     lossy: bool,
     nul: bool,
+    /// Taken out before a line is cut: half a key would not be known as one any more.
+    secrets: Arc<Secrets>,
 }
 
 impl Page {
-    fn new(arguments: &Arguments, head: &[u8]) -> Self {
+    fn new(arguments: &Arguments, head: &[u8], secrets: Arc<Secrets>) -> Self {
         let cr_style = LineEnds::of(head).cr > 0;
         Self {
             first: arguments.offset.unwrap_or(1).max(1),
@@ -308,6 +313,7 @@ impl Page {
             cut: false,
             lossy: false,
             nul: false,
+            secrets,
         }
     }
 
@@ -358,6 +364,9 @@ impl Page {
         if text.contains('\0') {
             self.nul = true;
             text = text.replace('\0', NUL_SIGN).into();
+        }
+        if self.secrets.found_in(&text) {
+            text = self.secrets.redact(&text).into_owned().into();
         }
         let text = match text.char_indices().nth(MAX_CHARS) {
             None => text,
@@ -438,6 +447,16 @@ mod tests {
             .run(&Read, all)
             .map_or_else(|err| format!("error: {err}"), |output| text_of(&output.content));
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_key_across_the_cut_of_a_long_line_does_not_show_its_half() {
+        let mut folder = Folder::new();
+        folder.cx.secrets = Arc::new(Secrets::new(vec![("K".into(), "sk-canary-123456".into())]));
+        folder.put("f", format!("{} sk-canary-123456 {}", "x".repeat(1_990), "y".repeat(100)));
+        let output = folder.run(&Read, json!({"path": "f"})).unwrap();
+        let text = crate::message::text_of(&output.content);
+        assert!(!text.contains("sk-can"), "{text}");
     }
 
     #[test]
@@ -568,7 +587,7 @@ mod tests {
         fn pieces_of_any_size_give_the_same_page(text in "[aé\n\r]{0,60}", cut in 0usize..60) {
             let arguments = Arguments { path: String::new(), offset: None, limit: None };
             let page = |pieces: &[&[u8]]| {
-                let mut page = Page::new(&arguments, text.as_bytes());
+                let mut page = Page::new(&arguments, text.as_bytes(), Arc::default());
                 pieces.iter().for_each(|piece| page.feed(piece));
                 page.finish();
                 (page.text, page.line, page.crlf)

@@ -9,7 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Halt, Turn, since};
 use crate::clip;
-use crate::gate::{Permit, Verdict};
+use crate::gate::{Hidden, Permit, Verdict};
 use crate::message::{Part, ToolCall, ToolResult, text_of};
 use crate::protocol::{Answer, By, Decision, Denied, Event, Question};
 use crate::redact::{Redacting, Secrets};
@@ -307,6 +307,18 @@ impl Turn<'_> {
         view
     }
 
+    /// What a deny rule keeps from any tool that only reads is kept from those that search.
+    pub(super) fn hide(&self) -> Option<Hidden> {
+        let cx = self.cx(self.live(""));
+        let reads = |tool: &&Arc<dyn Tool>| {
+            let access =
+                std::panic::catch_unwind(AssertUnwindSafe(|| tool.access(&serde_json::json!({}), &cx)));
+            access.is_ok_and(|access| access.kind == Kind::Read)
+        };
+        let readers: Vec<&str> = self.agent.tools.iter().filter(reads).map(|tool| tool.name()).collect();
+        self.agent.gate.hidden(&readers)
+    }
+
     fn live(&self, id: &str) -> Arc<Live> {
         let secrets = self.agent.secrets.clone();
         let clean = Mutex::new(Redacting::new(secrets.clone()));
@@ -322,6 +334,7 @@ impl Turn<'_> {
             output: Arc::new(move |chunk| live.push(chunk)),
             environment: agent.environment.clone(),
             spill: agent.spill.clone(),
+            hidden: self.hidden.clone(),
             secrets: agent.secrets.clone(),
         }
     }
