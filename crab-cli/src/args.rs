@@ -14,6 +14,7 @@ use crate::render::{Detail, Format, Settings};
 const AFTER_HELP: &str = "\
 Commands:
   crab sessions     list the sessions of this directory
+  crab models [P]   list the services, or the models of the service P and what they take and cost
   crab config       show the configuration and where each value comes from
   crab trust [DIR]  let the project's own .crab/config.toml set keys, rules and commands
 A lone word equal to a command is the command; `crab -- sessions` sends it as a prompt.
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     /// The model; a PROVIDER/ in front wins over --provider
     #[arg(short, long, value_name = "[PROVIDER/]MODEL")]
     pub(crate) model: Option<String>,
-    /// openai, anthropic, mock, or a name from the configuration
+    /// A service that `crab models` lists, mock, or a name from the configuration
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
     /// API base, with or without a trailing slash or /v1
@@ -125,6 +126,8 @@ pub(crate) enum Task {
     Prompt(Vec<String>),
     /// `crab sessions`.
     Sessions,
+    /// `crab models [PROVIDER]`.
+    Models(Option<String>),
     /// `crab config`.
     Config,
     /// `crab trust [DIR]`.
@@ -162,6 +165,8 @@ impl Args {
         let words: Vec<_> = self.words.iter().map(String::as_str).collect();
         match (self.print, self.literal.as_slice(), words.as_slice()) {
             (false, [], ["sessions"]) => Task::Sessions,
+            (false, [], ["models"]) => Task::Models(None),
+            (false, [], ["models", name]) if is_name(name) => Task::Models(Some((*name).to_owned())),
             (false, [], ["config"]) => Task::Config,
             (false, [], ["trust"]) => Task::Trust(None),
             (false, [], ["trust", dir]) if is_dir(dir) || dir.contains('/') => Task::Trust(Some(dir.into())),
@@ -199,6 +204,11 @@ pub(crate) fn wanted_format(line: impl Iterator<Item = String>) -> Format {
         }
     });
     found.unwrap_or_default()
+}
+
+/// Whether this can be the name of a provider.
+fn is_name(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte))
 }
 
 fn effort() -> impl TypedValueParser<Value = Effort> {
@@ -299,7 +309,10 @@ mod tests {
         check(&["--", "sessions"], prompt(&["sessions"]));
         check(&["-p", "sessions"], prompt(&["sessions"]));
         check(&["config", "is", "broken"], prompt(&["config", "is", "broken"]));
-        check(&["models"], prompt(&["models"]));
+        check(&["models"], Task::Models(None));
+        check(&["models", "deepseek"], Task::Models(Some("deepseek".into())));
+        check(&["models", "in", "use"], prompt(&["models", "in", "use"]));
+        check(&["--", "models"], prompt(&["models"]));
     }
 
     #[test]

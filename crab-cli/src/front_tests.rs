@@ -32,7 +32,7 @@ impl Agent {
 }
 
 fn message(text: &str) -> Arc<Assistant> {
-    Arc::new(Assistant { content: vec![Block::Text { text: text.into() }], ..Assistant::default() })
+    Arc::new(Assistant { content: vec![Block::text(text)], ..Assistant::default() })
 }
 
 fn end(stop: EndStop, messages: &[&str]) -> Event {

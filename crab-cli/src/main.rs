@@ -2,10 +2,12 @@
 
 mod args;
 mod caret;
+mod choice;
 mod confirm;
 mod front;
 mod history;
 mod input;
+mod models;
 mod output;
 mod pick;
 mod render;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     let done = match args.task(|dir| PathBuf::from(dir).is_dir()) {
         Task::Prompt(words) => return run(&args, &words).unwrap_or_else(|stop| complain(&stop, format)),
         Task::Sessions => sessions(&args),
+        Task::Models(provider) => models::list(&args, provider.as_deref()),
         Task::Config => settings(&args),
         Task::Trust(dir) => trust(&args, dir),
     };

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crab_core::agent::{Agent, Limits};
-use crab_core::config::{self, Config, Inputs, Keys, ProviderConfig, split_model};
+use crab_core::config::{self, Config, Inputs, Keys};
 use crab_core::gate::{Gate, Rule};
 use crab_core::home::Home;
 use crab_core::process::Environment;
 use crab_core::prompt::{self, Place};
 use crab_core::protocol::{Failure, FailureKind};
-use crab_core::provider::{self, Api, Known, Provider};
 use crab_core::redact::Secrets;
 use crab_core::session::{self, Session};
 use crab_core::tools::{self, Cx, Kind, Tool};
@@ -21,12 +20,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
+use crate::choice::Choice;
 use crate::pick;
 use crate::render::{SessionFacts, failure_code};
-
-/// What is asked when nobody names a model, by provider. The first one with a key wins.
-const DEFAULTS: &[(&str, &str)] =
-    &[("anthropic", "claude-sonnet-4-5"), ("openai", "gpt-5.1"), ("mock", "mock")];
 
 /// How the line of a `model` entry begins.
 const MODEL_ENTRY: &[u8] = b"{\"type\":\"model\"";
@@ -87,7 +83,7 @@ pub(crate) struct Parts {
     pub(crate) history: Option<PathBuf>,
 }
 
-fn env(name: &str) -> Option<String> {
+pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -124,8 +120,10 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
     gate.roots = vec![cwd.clone(), config.project.clone()];
     let mut keys = Keys::load(home.as_ref(), &config, &env);
     let found = find_session(args, home.as_ref(), &cwd)?;
-    let chosen = choose(args, &config, &mut keys, found.last_model())?;
-    let provider = connect(args, &config, &mut keys, &chosen.provider)?;
+    let mut choice = Choice { args, config: &config, keys: &mut keys };
+    let chosen = choice.model(found.last_model())?;
+    let model = choice.connect(&chosen)?;
+    let fallback = choice.fallback(&chosen, &mut warnings)?;
     warnings.extend(keys.warning());
     let secrets = Arc::new(Secrets::new(keys.secrets()));
     let mut session = found.open(&cwd, &secrets)?;
@@ -157,9 +155,8 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
     let mut agent = Agent {
         system: secrets.redact(&system).as_ref().into(),
         effort: args.thinking.or(config.thinking),
-        max_output: max_output(&config, &chosen),
-        model: chosen.model,
-        provider,
+        model,
+        fallback,
         tools: vec![],
         gate,
         session,
@@ -258,157 +255,6 @@ fn find_session(args: &Args, home: Option<&Home>, cwd: &Path) -> Result<Found, S
     Ok(if args.fork { Found::Fork(own(), file) } else { Found::Open(file) })
 }
 
-/// Whom to ask.
-struct Chosen {
-    provider: String,
-    model: String,
-}
-
-fn choose(
-    args: &Args,
-    config: &Config,
-    keys: &mut Keys,
-    last: Option<(String, String)>,
-) -> Result<Chosen, Stop> {
-    let is_known = |name: &str| provider::known(name).is_some() || config.providers.contains_key(name);
-    let split = |name: &str| {
-        let (provider, model) = split_model(name, &is_known);
-        (provider.map(str::to_owned), model.to_owned())
-    };
-    let said = args.model.as_deref().map(split);
-    let is_pinned = args.provider.is_some() || env("CRAB_MODEL").is_some() || env("CRAB_PROVIDER").is_some();
-    let configured = match last {
-        Some((provider, model)) if !is_pinned && is_known(&provider) => Some((Some(provider), model)),
-        _ => config.model.as_deref().map(split),
-    };
-    let prefix =
-        |model: &Option<(Option<String>, String)>| model.as_ref().and_then(|(provider, _)| provider.clone());
-    let named = prefix(&said).or_else(|| args.provider.clone()).or_else(|| later_provider(args, config));
-    let named = named.or_else(|| prefix(&configured)).or_else(|| config.provider.clone());
-    let provider = match named {
-        Some(provider) => provider,
-        // What looks like a provider and is none must not go to another company's service.
-        None => match said.as_ref().or(configured.as_ref()).and_then(|(_, model)| model.split_once('/')) {
-            Some((unknown, _)) => return Err(unknown_provider(unknown, config)),
-            None => first_with_key(config, keys)?,
-        },
-    };
-    if !is_known(&provider) {
-        return Err(unknown_provider(&provider, config));
-    }
-    // A configured model belongs to the provider before its slash, if it has one.
-    let fits =
-        |(prefix, _): &(Option<String>, String)| prefix.as_ref().is_none_or(|prefix| *prefix == provider);
-    let model =
-        said.or_else(|| configured.filter(fits)).map(|(_, model)| model).filter(|model| !model.is_empty());
-    let default =
-        || DEFAULTS.iter().find(|(name, _)| *name == provider).map(|(_, model)| (*model).to_owned());
-    let model = model.or_else(default).ok_or_else(|| {
-        Stop::wrong(format!(
-            "no model is chosen for `{provider}`: pass `-m {provider}/MODEL`, or set `model` in config.toml"
-        ))
-    })?;
-    Ok(Chosen { provider, model })
-}
-
-/// The provider that a later layer names than the one that can have set the model.
-fn later_provider(args: &Args, config: &Config) -> Option<String> {
-    let on_line = |key: &str| args.config.iter().any(|(name, _)| name == key);
-    let by_line = on_line("provider") && !on_line("model");
-    let by_environment = env("CRAB_PROVIDER").is_some() && env("CRAB_MODEL").is_none() && !on_line("model");
-    config.provider.clone().filter(|_| by_line || by_environment)
-}
-
-fn first_with_key(config: &Config, keys: &mut Keys) -> Result<String, Stop> {
-    for (name, _) in DEFAULTS.iter().filter(|(name, _)| *name != "mock") {
-        let variables: Vec<&str> = provider::known(name).iter().map(|known| known.key_env).collect();
-        if keys.key_for(name, &variables, config.providers.get(*name))?.is_some() {
-            return Ok((*name).to_owned());
-        }
-    }
-    Err(Stop::new(
-        FailureKind::Auth,
-        "no model is chosen and no key was found: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name another service \
-         with `-m PROVIDER/MODEL`\n`--provider mock` tries crab without a key",
-    ))
-}
-
-fn unknown_provider(name: &str, config: &Config) -> Stop {
-    let own = config.providers.keys().map(String::as_str);
-    let mut names: Vec<&str> = DEFAULTS.iter().map(|(name, _)| *name).chain(own).collect();
-    names.sort_unstable();
-    names.dedup();
-    Stop::wrong(format!(
-        "there is no provider `{name}`; there are {}\nany other service needs a `[providers.{name}]` with `base_url` in config.toml",
-        names.join(", ")
-    ))
-}
-
-fn connect(args: &Args, config: &Config, keys: &mut Keys, name: &str) -> Result<Arc<dyn Provider>, Stop> {
-    let own = config.providers.get(name);
-    let known = provider::known(name);
-    let default = ProviderConfig::default();
-    let settings = own.unwrap_or(&default);
-    let api = match (&settings.api, &known) {
-        (Some(api), _) => {
-            api.parse::<Api>().map_err(|err| Stop::wrong(format!("`[providers.{name}] api`: {err}")))?
-        }
-        (None, Some(known)) => known.api,
-        (None, None) => Api::OpenaiChat,
-    };
-    let mut options = provider::Options::new(name, api);
-    options.base_url = args.base_url.clone().or_else(|| settings.base_url.clone());
-    options.headers = settings.headers.clone().into_iter().collect();
-    options.max_retries = settings.max_retries;
-    options.idle_timeout = settings.stream_idle_timeout;
-    options.tls = match config.tls {
-        config::Tls::Webpki => provider::Tls::Bundled,
-        config::Tls::System => provider::Tls::System,
-    };
-    options.key = key(keys, name, known.as_ref(), &options, own)?;
-    provider::by_name(options).map_err(Stop::wrong)
-}
-
-/// The key, or the error that says how to give one. A service on this machine, and one that names no variable, may do
-/// without.
-fn key(
-    keys: &mut Keys,
-    name: &str,
-    known: Option<&Known>,
-    options: &provider::Options,
-    own: Option<&ProviderConfig>,
-) -> Result<Option<provider::Key>, Stop> {
-    if options.api == Api::Mock {
-        return Ok(None);
-    }
-    let variables: Vec<&str> = known.iter().map(|known| known.key_env).collect();
-    if let Some(key) = keys.key_for(name, &variables, own)? {
-        return Ok(Some(provider::Key { value: key.value, source: key.source }));
-    }
-    let asked = own.and_then(|own| own.api_key_env.as_deref()).or(known.map(|known| known.key_env));
-    let is_empty = asked.is_some_and(|name| env(name).is_some_and(|value| value.trim().is_empty()));
-    let is_local = options.base_url.as_deref().is_some_and(is_loopback);
-    let has_header = options
-        .headers
-        .iter()
-        .any(|(name, _)| name.to_lowercase().contains("auth") || name.to_lowercase().contains("key"));
-    if is_empty || (asked.is_some() && !is_local && !has_header) {
-        return Err(Stop::new(FailureKind::Auth, keys.missing(name, &variables, own)));
-    }
-    Ok(None)
-}
-
-fn is_loopback(url: &str) -> bool {
-    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
-    ["127.", "localhost", "[::1]"].iter().any(|own| host.starts_with(own))
-}
-
-fn max_output(config: &Config, chosen: &Chosen) -> Option<u32> {
-    let full = format!("{}/{}", chosen.provider, chosen.model);
-    let model = config.models.get(&full).or_else(|| config.models.get(&chosen.model));
-    model.and_then(|model| model.max_output)
-}
-
 fn limits(args: &Args, config: &Config) -> Limits {
     Limits {
         requests: args.max_turns.or(config.max_turns),
@@ -473,22 +319,4 @@ fn offered(args: &Args, config: &Config, agent: &Agent) -> Result<Vec<Arc<dyn To
         tools.retain(|tool| tool.access(&json!({}), &cx).kind == Kind::Read);
     }
     Ok(tools)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_this_machine_is_local() {
-        for (url, expected) in [
-            ("http://127.0.0.1:8080/v1", true),
-            ("http://localhost:1234", true),
-            ("http://[::1]:1", true),
-            ("https://api.openai.com/v1", false),
-            ("http://10.0.0.1", false),
-        ] {
-            assert_eq!(is_loopback(url), expected, "{url}");
-        }
-    }
 }

@@ -15,6 +15,7 @@ pub struct Accumulator {
     model: String,
     pieces: Vec<Piece>,
     slots: Slots,
+    refusal: Option<String>,
     usage: Usage,
     stop: Option<Stop>,
     taken: HashSet<String>,
@@ -22,7 +23,10 @@ pub struct Accumulator {
 
 #[derive(Debug)]
 enum Piece {
-    Text(String),
+    Text {
+        text: String,
+        phase: Option<String>,
+    },
     Thinking {
         thinking: Thinking,
         /// A signature has come: what follows is another block.
@@ -49,6 +53,8 @@ impl Accumulator {
     pub fn push(&mut self, delta: Delta) {
         match delta {
             Delta::Text(text) => self.text(&text),
+            Delta::NewText { phase } => self.pieces.push(Piece::Text { text: String::new(), phase }),
+            Delta::Refusal(text) => self.refusal.get_or_insert_default().push_str(&text),
             Delta::Thinking { text, field } => self.thinking(&text, field),
             Delta::Signature(signature) => self.sign(signature),
             Delta::Redacted(data) => {
@@ -56,6 +62,7 @@ impl Accumulator {
                 self.pieces.push(Piece::Thinking { thinking, closed: true });
             }
             Delta::Details(detail) => self.detail(detail),
+            Delta::Item(item) => self.item(item),
             Delta::Call { index, id, name, arguments, extra } => {
                 let known = self.slots.len();
                 let slot = self.slots.push(&CallPiece { index, id, name, arguments, extra });
@@ -71,7 +78,7 @@ impl Accumulator {
 
     /// Whether nothing has come that a message could hold.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.pieces.iter().all(|piece| matches!(piece, Piece::Text { text, .. } if text.is_empty()))
     }
 
     /// The message of a stream that ended well. Complete calls outweigh what the service called the end.
@@ -97,19 +104,21 @@ impl Accumulator {
     fn message(self, calls: Vec<ToolCall>, stop: Stop) -> Assistant {
         let mut calls: Vec<_> = calls.into_iter().map(Some).collect();
         let blocks = self.pieces.into_iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(Block::Text { text }),
+            Piece::Text { text, .. } if text.is_empty() => None,
+            Piece::Text { text, phase } => Some(Block::Text { text, phase }),
             Piece::Thinking { thinking, .. } => Some(Block::Thinking(thinking)),
             Piece::Call(slot) => calls.get_mut(slot)?.take().map(Block::ToolCall),
         });
         let content = blocks.collect();
-        Assistant { content, provider: self.provider, model: self.model, stop, usage: self.usage }
+        let Self { provider, model, refusal, usage, .. } = self;
+        Assistant { content, refusal, provider, model, stop, usage }
     }
 
     fn text(&mut self, text: &str) {
         match self.pieces.last_mut() {
-            Some(Piece::Text(last)) => last.push_str(text),
+            Some(Piece::Text { text: last, .. }) => last.push_str(text),
             _ if text.is_empty() => {}
-            _ => self.pieces.push(Piece::Text(text.to_owned())),
+            _ => self.pieces.push(Piece::Text { text: text.to_owned(), phase: None }),
         }
     }
 
@@ -141,6 +150,24 @@ impl Accumulator {
         if let Some(Piece::Thinking { thinking, closed }) = self.pieces.last_mut() {
             thinking.signature = Some(signature);
             *closed = true;
+        }
+    }
+
+    /// A finished item of reasoning belongs to the one whose text came before; a message may have begun in between.
+    fn item(&mut self, item: Value) {
+        let open = self.pieces.iter_mut().find_map(|piece| match piece {
+            Piece::Thinking { thinking, closed } if !*closed => Some((thinking, closed)),
+            _ => None,
+        });
+        match open {
+            Some((thinking, closed)) => {
+                thinking.item = Some(item);
+                *closed = true;
+            }
+            None => {
+                let thinking = Thinking { item: Some(item), ..Thinking::default() };
+                self.pieces.push(Piece::Thinking { thinking, closed: true });
+            }
         }
     }
 
@@ -393,7 +420,7 @@ mod tests {
             Delta::Text("c".into()),
         ]);
         let kinds = message.content.iter().map(|block| match block {
-            Block::Text { text } => format!("text {text}"),
+            Block::Text { text, .. } => format!("text {text}"),
             Block::Thinking(thinking) => {
                 format!("thinking {} {:?} {:?}", thinking.text, thinking.signature, thinking.redacted)
             }

@@ -41,16 +41,25 @@ pub struct Limits {
     pub time: Option<Duration>,
 }
 
+/// Who answers.
+#[derive(Clone)]
+pub struct Model {
+    /// The service.
+    pub provider: Arc<dyn Provider>,
+    /// The model's name as the service knows it.
+    pub name: String,
+    /// At most so many output tokens a request.
+    pub max_output: Option<u32>,
+}
+
 /// A conversation and all that it runs with.
 pub struct Agent {
     /// Who answers.
-    pub provider: Arc<dyn Provider>,
-    /// The model's name as the provider knows it.
-    pub model: String,
-    /// How hard it thinks.
+    pub model: Model,
+    /// Who answers, one after the other, for the rest of a turn in which the one before stays overloaded.
+    pub fallback: Vec<Model>,
+    /// How hard the model thinks.
     pub effort: Option<Effort>,
-    /// At most so many output tokens a request.
-    pub max_output: Option<u32>,
     /// The system prompt.
     pub system: Arc<str>,
     /// What is on offer, in the order in which the model sees it.

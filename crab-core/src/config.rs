@@ -90,6 +90,8 @@ pub struct ProviderConfig {
     pub max_retries: Option<u32>,
     /// How long a stream may be silent.
     pub stream_idle_timeout: Option<Duration>,
+    /// Fields of [`crate::provider::compat::Compat`].
+    pub compat: serde_json::Map<String, serde_json::Value>,
 }
 
 /// What is configured for a model.
@@ -130,6 +132,8 @@ pub struct Config {
     pub model: Option<String>,
     /// The provider.
     pub provider: Option<String>,
+    /// Models that answer when the one before stays overloaded.
+    pub fallback: Vec<String>,
     /// Reasoning effort.
     pub thinking: Option<Effort>,
     /// The tools on offer.
@@ -209,6 +213,7 @@ fn environment(env: &dyn Fn(&str) -> Option<String>) -> Result<Layer, Error> {
         ("CRAB_PROVIDER", "provider"),
         ("OPENAI_BASE_URL", "providers.openai.base_url"),
         ("ANTHROPIC_BASE_URL", "providers.anthropic.base_url"),
+        ("AZURE_OPENAI_ENDPOINT", "providers.azure.base_url"),
     ];
     let mut layer = Layer::default();
     for (variable, key) in VARIABLES {
@@ -327,6 +332,7 @@ fn shown_value(item: &Item) -> String {
         }
         Value::Text(text) => json!(text).to_string(),
         Value::Count(count) => count.to_string(),
+        Value::Flag(flag) => flag.to_string(),
         Value::Number(number) => number.to_string(),
         Value::List(list) => json!(list).to_string(),
     }
@@ -350,6 +356,7 @@ impl Config {
         match path[..] {
             ["model"] => self.model = value.text(),
             ["provider"] => self.provider = value.text(),
+            ["fallback"] => self.fallback = value.list().unwrap_or_default(),
             ["thinking"] => self.thinking = value.text().and_then(|word| effort(&word)),
             ["tools"] => self.tools = value.list(),
             ["max_turns"] => self.max_turns = value.count(),
@@ -383,6 +390,13 @@ impl ProviderConfig {
             ["api_key_cmd"] => self.api_key_cmd = value.text(),
             ["max_retries"] => self.max_retries = value.count(),
             ["stream_idle_timeout"] => self.stream_idle_timeout = value.seconds(),
+            ["compat", name] => {
+                let set = match value {
+                    Value::Flag(flag) => json!(flag),
+                    value => json!(value.text()),
+                };
+                self.compat.insert((*name).to_owned(), set);
+            }
             ["headers", name] => {
                 self.headers.extend(value.text().map(|text| ((*name).to_owned(), text)));
             }

@@ -21,7 +21,7 @@ const CONTINUED: &str = "(continued)";
 ///
 /// The first message is the user's. Each call has a unique id and exactly one result, which stand behind their message in
 /// the order of the calls. No message is empty, no user message follows another, and between two messages of the model
-/// stands a result or a user message. Reasoning of another provider or model is left out, its signature would be refused.
+/// stands a result or a user message; an answer that broke off and the message that goes on with it are one. Reasoning of another provider or model is left out, its signature would be refused.
 pub fn messages(path: &[Arc<Entry>], provider: &str, model: &str) -> Vec<Message> {
     let mut history = History::default();
     for entry in path {
@@ -63,6 +63,9 @@ impl History {
         let mut message = cleaned(message, same);
         if message.content.is_empty() {
             return;
+        }
+        if let Some(Message::Assistant(cut)) = self.messages.pop_if(|last| is_begun(last, &message)) {
+            message = joined(&cut, message);
         }
         if matches!(self.messages.last(), None | Some(Message::Assistant(_))) {
             self.messages.push(Message::User(vec![Part::text(CONTINUED)]));
@@ -135,7 +138,7 @@ fn is_blank(part: &Part) -> bool {
 fn cleaned(message: &Assistant, same: bool) -> Assistant {
     let partial = matches!(message.stop, Stop::Aborted | Stop::Cut);
     let keep = |block: &&Block| match block {
-        Block::Text { text } => !text.trim().is_empty(),
+        Block::Text { text, .. } => !text.trim().is_empty(),
         Block::Thinking(thinking) => same && can_go_back(thinking, partial),
         Block::ToolCall(_) => true,
     };
@@ -149,6 +152,7 @@ fn cleaned(message: &Assistant, same: bool) -> Assistant {
     }
     Assistant {
         content,
+        refusal: None,
         provider: message.provider.clone(),
         model: message.model.clone(),
         stop: message.stop,
@@ -156,9 +160,31 @@ fn cleaned(message: &Assistant, same: bool) -> Assistant {
     }
 }
 
+/// Whether the second message goes on with the first, which broke off.
+fn is_begun(first: &Message, second: &Assistant) -> bool {
+    match first {
+        Message::Assistant(cut) => {
+            cut.stop == Stop::Cut && cut.provider == second.provider && cut.model == second.model
+        }
+        _ => false,
+    }
+}
+
+/// One message of an answer that broke off and was gone on with. Of the first part the words count; they stand behind
+/// the reasoning of the second, since a message has to begin with its reasoning.
+fn joined(cut: &Assistant, mut message: Assistant) -> Assistant {
+    let words = cut.text();
+    let at = message.content.iter().position(|block| !matches!(block, Block::Thinking(_)));
+    match at.and_then(|at| message.content.get_mut(at)) {
+        Some(Block::Text { text, .. }) => text.insert_str(0, &words),
+        _ => message.content.insert(at.unwrap_or(message.content.len()), Block::text(words)),
+    }
+    message
+}
+
 fn is_signed(thinking: &Thinking) -> bool {
     let given = |field: &Option<String>| field.as_deref().is_some_and(|text| !text.is_empty());
-    given(&thinking.signature) || given(&thinking.redacted)
+    given(&thinking.signature) || given(&thinking.redacted) || thinking.item.is_some()
 }
 
 /// Whether a service takes its own reasoning back: with its signature, or in the field that it came in. Of a message that

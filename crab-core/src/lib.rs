@@ -49,7 +49,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use crab_core::agent::{self, Agent, Limits};
+//! use crab_core::agent::{self, Agent, Limits, Model};
 //! use crab_core::message::{Part, Stop};
 //! use crab_core::protocol::{Command, Event};
 //! use crab_core::provider::{Delta, Deltas, Provider, Request};
@@ -72,10 +72,9 @@
 //! let cwd = std::env::current_dir().unwrap();
 //! let secrets = Arc::new(Secrets::default());
 //! let mut handle = agent::spawn(Agent {
-//!     provider: Arc::new(Yes),
-//!     model: "yes-1".into(),
+//!     model: Model { provider: Arc::new(Yes), name: "yes-1".into(), max_output: None },
+//!     fallback: vec![],
 //!     effort: None,
-//!     max_output: None,
 //!     system: "Be brief.".into(),
 //!     tools: tools::all(),
 //!     gate: Gate::default(),

@@ -45,11 +45,21 @@ pub enum Block {
     Text {
         /// The text itself.
         text: String,
+        /// What the Responses API calls this text (`commentary`, `final_answer`); goes back with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        phase: Option<String>,
     },
     /// Reasoning.
     Thinking(Thinking),
     /// A request to run a tool.
     ToolCall(ToolCall),
+}
+
+impl Block {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into(), phase: None }
+    }
 }
 
 /// Reasoning, with what its own provider needs to get it back unchanged.
@@ -69,6 +79,9 @@ pub struct Thinking {
     /// `reasoning_details` of OpenRouter and its kin, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Value>,
+    /// The whole reasoning item of the Responses API, its encrypted content included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<Value>,
 }
 
 /// A request of the model to run a tool.
@@ -150,6 +163,9 @@ impl Usage {
 pub struct Assistant {
     /// What it said, in order.
     pub content: Vec<Block>,
+    /// The words of a refusal, which are no answer and never go back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
     /// The provider's name in the configuration.
     pub provider: String,
     /// The model that was asked.
@@ -165,7 +181,7 @@ impl Assistant {
     /// All text blocks, one after the other, as a pipe gets them.
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|block| match block {
-            Block::Text { text } => Some(text.as_str()),
+            Block::Text { text, .. } => Some(text.as_str()),
             _ => None,
         });
         texts.collect()

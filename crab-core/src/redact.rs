@@ -107,12 +107,14 @@ impl Secrets {
 
     /// Redacts what a model says. Names, ids and signatures stay: changed ones would be refused by its service.
     pub fn redact_assistant(&self, message: &mut Assistant) {
+        message.refusal.iter_mut().for_each(|refusal| self.redact_string(refusal));
         for block in &mut message.content {
             match block {
-                Block::Text { text } => self.redact_string(text),
+                Block::Text { text, .. } => self.redact_string(text),
                 Block::Thinking(thinking) => {
                     self.redact_string(&mut thinking.text);
                     thinking.details.iter_mut().for_each(|detail| self.redact_value(detail));
+                    thinking.item.iter_mut().for_each(|item| self.redact_value(item));
                 }
                 Block::ToolCall(call) => {
                     self.redact_value(&mut call.arguments);

@@ -2,7 +2,6 @@
 //! call gets exactly one result, whatever happens.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::accumulate::Accumulator;
-use crate::agent::Agent;
+use crate::agent::{Agent, Model};
 use crate::context;
 use crate::gate::Hidden;
 use crate::message::{Assistant, Message, Part, Stop, ToolCall, Usage};
@@ -22,13 +21,18 @@ use crate::provider::{Delta, Error, Request, ToolSpec};
 use crate::session::Body;
 
 mod calls;
+mod guard;
 
-/// Rounds of equal calls with equal results after which the loop guard ends the turn.
-const EQUAL_ROUNDS: u32 = 8;
-/// Answers in a row that the output limit cut in the middle of a call.
-const CUT_ROUNDS: u32 = 3;
-/// Times in a row that a service may pause a message.
-const PAUSES: u32 = 20;
+use guard::Guard;
+
+/// Times in a row that an answer is gone on with that broke off.
+const CUTS: u32 = 2;
+
+/// What a model is told whose answer broke off. It stands behind that answer in the next request alone.
+const GO_ON: &str = "(The connection broke in the middle of your answer; the user has seen all of it that stands above. \
+     Go on exactly where it ends, without repeating anything.)";
+/// What it is told with the last request that a limit allows.
+const LAST: &str = "(This is the last request of this run: calls will not run any more. Say now what was done and what is left.)";
 
 /// How a turn hears and is heard.
 pub(crate) struct Line {
@@ -70,6 +74,8 @@ pub(crate) async fn run(agent: &mut Agent, prompt: Vec<Part>, line: Line) -> End
             denied: Vec::new(),
         },
         guard: Guard::default(),
+        asked: 0,
+        cuts: 0,
         unsaved: false,
         deadline: None,
         hidden: None,
@@ -109,6 +115,10 @@ struct Turn<'a> {
     ids: HashSet<String>,
     end: End,
     guard: Guard,
+    /// Who is asked: 0 is the model, the others are those that it falls back on.
+    asked: usize,
+    /// Answers that broke off since the last whole one.
+    cuts: u32,
     /// Whether the user knows that the session is not being saved.
     unsaved: bool,
     /// What searches leave out.
@@ -128,15 +138,23 @@ impl Turn<'_> {
         let mut empty = 0;
         loop {
             self.check_limits()?;
-            let message = self.ask().await?;
+            let message = match self.ask().await {
+                Err(Halt::Failed(failure)) if self.goes_on_after(&failure) => continue,
+                message => message?,
+            };
+            self.cuts = 0;
             let calls: Vec<ToolCall> = message.calls().cloned().collect();
             if !calls.is_empty() {
                 if message.stop == Stop::Refusal {
-                    self.answer_all(&calls, "not run: the service refused to go on with this answer");
+                    self.refuse(
+                        &calls,
+                        message.stop,
+                        "not run: the service refused to go on with this answer",
+                    );
                     return Err(self.refused(&message));
                 }
                 if self.is_last() {
-                    self.answer_all(&calls, "not run: this was the last request of the run");
+                    self.refuse(&calls, message.stop, "not run: this was the last request of the run");
                     continue;
                 }
                 let results = match message.stop {
@@ -170,10 +188,41 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes down who is asked, when that changed.
+    /// Whether a failed request is not the end: an answer that broke off is gone on with, and where the model stays
+    /// overloaded the next one is asked. The user is told in either case.
+    fn goes_on_after(&mut self, failure: &Failure) -> bool {
+        use FailureKind::{Cut, Network, Overloaded, RateLimit, Server};
+        if self.is_last() || self.line.cancel.is_cancelled() {
+            return false;
+        }
+        let broke_off = self.end.messages.last().is_some_and(|last| is_unfinished(last));
+        let why = failure.message.trim_end_matches("; try again");
+        if broke_off {
+            let goes_on =
+                self.cuts < CUTS && matches!(failure.kind, Cut | Network | Overloaded | Server | RateLimit);
+            if goes_on {
+                self.cuts += 1;
+                self.warn(format!("{why}; what came is kept, and the model is asked to go on from there"));
+            }
+            return goes_on;
+        }
+        let can_help = matches!(failure.kind, Overloaded | RateLimit | Server);
+        let Some(next) = self.agent.fallback.get(self.asked).filter(|_| can_help) else { return false };
+        let next = format!("{}/{}", next.provider.name(), next.name);
+        self.asked += 1;
+        self.warn(format!("{why}; the rest of this turn goes to `{next}`"));
+        true
+    }
+
+    fn model(&self) -> &Model {
+        let fallback = self.asked.checked_sub(1).and_then(|at| self.agent.fallback.get(at));
+        fallback.unwrap_or(&self.agent.model)
+    }
+
+    /// Writes down who is asked, when that changed. Falling back is no choice of the user's, so it is not written.
     fn note_model(&mut self) {
-        let model =
-            Body::Model { provider: self.agent.provider.name().to_owned(), model: self.agent.model.clone() };
+        let Model { provider, name, .. } = &self.agent.model;
+        let model = Body::Model { provider: provider.name().to_owned(), model: name.clone() };
         let path = self.agent.session.path();
         let last = path.iter().rev().find(|entry| matches!(entry.body, Body::Model { .. }));
         if last.is_none_or(|entry| entry.body != model) {
@@ -208,13 +257,13 @@ impl Turn<'_> {
         }
         self.end.requests += 1;
         self.send(Event::RequestStarted { request: self.end.requests });
-        let provider = self.agent.provider.clone();
+        let Model { provider, name, .. } = self.model().clone();
         let mut deltas = provider.stream(self.request());
         let mut stream = Streamed {
             events: self.line.events.clone(),
             request: self.end.requests,
             offset: 0,
-            message: Accumulator::new(provider.name(), &self.agent.model),
+            message: Accumulator::new(provider.name(), name),
         };
         let cancel = self.line.cancel.clone();
         let outcome = loop {
@@ -239,23 +288,23 @@ impl Turn<'_> {
     fn request(&mut self) -> Request {
         let agent = &*self.agent;
         let path = agent.session.path();
-        let mut messages = context::messages(&path, agent.provider.name(), &agent.model);
-        if self.is_last() {
-            let note = Part::text(
-                "(This is the last request of this run: calls will not run any more. Say now what was done and what is left.)",
-            );
+        let model = self.model();
+        let mut messages = context::messages(&path, model.provider.name(), &model.name);
+        let broke_off = matches!(messages.last(), Some(Message::Assistant(last)) if last.stop == Stop::Cut);
+        let notes = [(broke_off, GO_ON), (self.is_last(), LAST)];
+        for (_, note) in notes.into_iter().filter(|(is_due, _)| *is_due) {
             match messages.last_mut() {
-                Some(Message::User(parts)) => parts.push(note),
-                _ => messages.push(Message::User(vec![note])),
+                Some(Message::User(parts)) => parts.push(Part::text(note)),
+                _ => messages.push(Message::User(vec![Part::text(note)])),
             }
         }
         Request {
-            model: agent.model.clone(),
+            model: model.name.clone(),
             system: agent.system.clone(),
             messages,
             tools: self.specs.clone(),
             effort: agent.effort,
-            max_output: agent.max_output,
+            max_output: model.max_output,
             session: agent.session.id().to_owned(),
         }
     }
@@ -309,14 +358,15 @@ impl Turn<'_> {
     }
 
     fn refused(&self, message: &Assistant) -> Halt {
-        let said = message.text();
+        let said = message.refusal.clone().unwrap_or_else(|| message.text());
         let said = if said.trim().is_empty() { "no reason was given".to_owned() } else { said };
         self.failed(FailureKind::Refusal, &format!("refused to answer: {}", said.trim()))
     }
 
     fn failed(&self, kind: FailureKind, what: &str) -> Halt {
-        let provider = self.agent.provider.name();
-        let message = format!("{provider} ({}) {what}", self.agent.model);
+        let Model { provider, name, .. } = self.model();
+        let provider = provider.name();
+        let message = format!("{provider} ({name}) {what}");
         Halt::Failed(Failure { kind, message, status: None, provider: Some(provider.to_owned()) })
     }
 
@@ -348,6 +398,11 @@ impl Turn<'_> {
             *text = self.agent.secrets.redact(text).into_owned();
         }
     }
+}
+
+/// Whether the message broke off behind words that a person has seen.
+fn is_unfinished(message: &Assistant) -> bool {
+    message.stop == Stop::Cut && !message.text().trim().is_empty()
 }
 
 /// A message on its way in.
@@ -382,64 +437,6 @@ impl Streamed {
             let _ = self.events.send(event);
         }
         self.message.push(delta);
-    }
-}
-
-/// Notices a model that goes round in circles.
-#[derive(Default)]
-struct Guard {
-    last: Option<u64>,
-    equal: u32,
-    cut: u32,
-    pauses: u32,
-}
-
-impl Guard {
-    fn check(&mut self, stop: Stop, calls: &[ToolCall], results: &[String]) -> Result<(), Halt> {
-        self.pauses = 0;
-        self.cut = if stop == Stop::Length { self.cut + 1 } else { 0 };
-        if self.cut >= CUT_ROUNDS {
-            return Err(Halt::Limit(format!(
-                "stopped: the output limit cut {CUT_ROUNDS} answers in a row in the middle of a tool call; \
-                 raise `max_output` for this model, or ask for smaller steps"
-            )));
-        }
-        let mut hasher = DefaultHasher::new();
-        for call in calls {
-            (&call.name, call.arguments.to_string()).hash(&mut hasher);
-        }
-        for line in results.iter().flat_map(|result| result.lines()) {
-            lasting(line).hash(&mut hasher);
-        }
-        let round = Some(hasher.finish());
-        self.equal = if round == self.last { self.equal + 1 } else { 1 };
-        self.last = round;
-        if self.equal < EQUAL_ROUNDS {
-            return Ok(());
-        }
-        Err(Halt::Limit(format!(
-            "stopped: the model made the same calls with the same results {EQUAL_ROUNDS} times in a row; \
-             tell it what to do differently"
-        )))
-    }
-
-    fn pause(&mut self) -> Result<(), Halt> {
-        self.pauses += 1;
-        if self.pauses < PAUSES {
-            return Ok(());
-        }
-        Err(Halt::Limit(format!("stopped: the service paused its answer {PAUSES} times in a row")))
-    }
-}
-
-/// A line of a result without what differs from one run of the same call to the next: in the notes in brackets that
-/// tools put behind their output, only how it ended counts, not how long it took and which process it was.
-fn lasting(line: &str) -> &str {
-    match line.strip_prefix('[') {
-        Some(note) => {
-            note.split([',', ';']).next().filter(|ended| ended.starts_with("exit")).unwrap_or_default()
-        }
-        None => line,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crab_core::message::Assistant;
+use crab_core::message::{Assistant, Stop};
 
 /// What of the turn's text was given out already.
 #[derive(Default)]
@@ -63,9 +63,13 @@ impl Answer {
     }
 }
 
-/// The last message that says something.
+/// The last message that says something, with the beginning of it that broke off and was gone on with.
 pub(crate) fn last_text(messages: &[Arc<Assistant>]) -> Option<String> {
-    messages.iter().rev().map(|message| message.text()).find(|text| !text.trim().is_empty())
+    let says = |message: &Arc<Assistant>| !message.text().trim().is_empty();
+    let last = messages.iter().rposition(says)?;
+    let is_begun = |message: &&Arc<Assistant>| says(message) && message.stop == Stop::Cut;
+    let begun = messages[..last].iter().rev().take_while(is_begun).count();
+    Some(messages[last - begun..=last].iter().map(|message| message.text()).collect())
 }
 
 #[cfg(test)]
@@ -75,7 +79,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn message(text: &str) -> Arc<Assistant> {
-        Arc::new(Assistant { content: vec![Block::Text { text: text.into() }], ..Assistant::default() })
+        Arc::new(Assistant { content: vec![Block::text(text)], ..Assistant::default() })
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub(super) struct Text {
     answer: Answer,
     /// The request whose text stands on standard output without a final line break.
     open_line: Option<u32>,
+    /// That text broke off, and the next message goes on with it.
+    is_broken_off: bool,
     /// Live output on standard error stands without a final line break.
     is_err_open: bool,
     calls: HashMap<String, Call>,
@@ -86,6 +88,7 @@ impl Text {
             shows_answer: true,
             answer: Answer::default(),
             open_line: None,
+            is_broken_off: false,
             is_err_open: false,
             calls: HashMap::new(),
             newest_call: String::new(),
@@ -104,7 +107,8 @@ impl Text {
             return Ok(());
         }
         let mut shown = caret::answer(text);
-        if self.open_line.is_some_and(|open| open != request) {
+        let goes_on = std::mem::take(&mut self.is_broken_off);
+        if self.open_line.is_some_and(|open| open != request) && !goes_on {
             shown.insert(0, '\n');
         }
         self.open_line = (!text.ends_with('\n')).then_some(request);
@@ -138,7 +142,10 @@ impl Text {
         if let Some(rest) = self.answer.done(request, message) {
             self.text(request, &rest)?;
         }
-        self.close_line()?;
+        self.is_broken_off = message.stop == Stop::Cut;
+        if !self.is_broken_off {
+            self.close_line()?;
+        }
         if self.detail == Detail::Verbose {
             let time = duration(self.request_began.elapsed());
             let tokens = tokens(&message.usage).map(|tokens| format!(", {tokens}")).unwrap_or_default();

@@ -23,7 +23,7 @@ fn shown(detail: Detail, is_styled: bool, events: &[Event]) -> (String, String) 
 }
 
 fn message(text: &str, stop: Stop) -> Arc<Assistant> {
-    Arc::new(Assistant { content: vec![Block::Text { text: text.into() }], stop, ..Assistant::default() })
+    Arc::new(Assistant { content: vec![Block::text(text)], stop, ..Assistant::default() })
 }
 
 fn delta(offset: usize, text: &str) -> Event {

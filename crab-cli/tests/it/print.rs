@@ -63,9 +63,15 @@ fn each_failure_of_a_service_has_its_exit_code() {
     }
     crab.script(&["{}", "{}"]);
     crab.mock(&["-p", "x"]).fails(1, "nothing");
-    crab.script(&[r#"{"text":"half an ans","disconnect":true}"#]);
+    crab.script(&[r#"{"text":"half ","disconnect":true}"#; 3]);
     let ran = crab.mock(&["-p", "x"]).fails(4, "crab: ");
-    assert_eq!(ran.out, "half an ans\n");
+    assert_eq!(ran.out, "half half half \n");
+    crab.script(&[r#"{"text":"half an ans","disconnect":true}"#, r#"{"text":"wer."}"#]);
+    let ran = crab.mock(&["-p", "x"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "half an answer.\n"));
+    assert!(ran.err.contains("go on from there"));
+    crab.script(&[r#"{"text":"half an ans","disconnect":true}"#, r#"{"text":"wer."}"#]);
+    assert_eq!(crab.mock(&["-q", "-p", "x"]).out, "half an answer.\n");
 }
 
 #[test]

@@ -12,27 +12,10 @@ use serde_json::Value;
 
 use super::{Config, Error, ProviderConfig};
 use crate::home::Home;
+use crate::provider::SERVICES;
 
-/// The variables in which the well-known services expect their keys.
-const WELL_KNOWN: &[&str] = &[
-    "OPENAI_API_KEY",
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "AZURE_OPENAI_API_KEY",
-    "CEREBRAS_API_KEY",
-    "DASHSCOPE_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "FIREWORKS_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "MOONSHOT_API_KEY",
-    "OPENROUTER_API_KEY",
-    "TOGETHER_API_KEY",
-    "XAI_API_KEY",
-    "ZAI_API_KEY",
-];
+/// Holds a key of a service of the table, which is not asked for there.
+const ANOTHER: &str = "ANTHROPIC_AUTH_TOKEN";
 
 /// How long a command may take to print a key: somebody may have to unlock a store first.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
@@ -68,8 +51,8 @@ impl Keys {
     /// Looks at the environment and at `auth.json`. A file that is refused is an error only when a key is needed from it.
     pub fn load(home: Option<&Home>, config: &Config, env: &dyn Fn(&str) -> Option<String>) -> Self {
         let configured = config.providers.values().filter_map(|provider| provider.api_key_env.clone());
-        let mut names: Vec<String> =
-            WELL_KNOWN.iter().map(|name| (*name).to_owned()).chain(configured).collect();
+        let well_known = SERVICES.iter().flat_map(|service| service.key_envs).chain([&ANOTHER]);
+        let mut names: Vec<String> = well_known.map(|name| (*name).to_owned()).chain(configured).collect();
         names.sort();
         names.dedup();
         let variables =

@@ -9,6 +9,8 @@ pub enum Kind {
     Text,
     /// One of these strings.
     Choice(&'static [&'static str]),
+    /// True or false.
+    Flag,
     /// A whole number, at least this one.
     Count(u32),
     /// A number above zero.
@@ -30,6 +32,7 @@ impl Kind {
                 let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 format!("a string, one of {}", words.join(", "))
             }
+            Self::Flag => "true or false".into(),
             Self::Count(least) => format!("an integer, {least} or more"),
             Self::Seconds => "a number of seconds above 0".into(),
             Self::Dollars => "a number of dollars, 0 or more".into(),
@@ -77,6 +80,12 @@ pub const KEYS: &[Key] = {
         key("model", Text, Sets, "the model, as `PROVIDER/MODEL` or alone"),
         key("provider", Text, Ignored, "the provider of a model that names none"),
         key(
+            "fallback",
+            Names,
+            Ignored,
+            "models, as `PROVIDER/MODEL`, that answer for the rest of a turn when the one before stays overloaded",
+        ),
+        key(
             "thinking",
             Choice(&["off", "low", "medium", "high"]),
             Ignored,
@@ -104,6 +113,93 @@ pub const KEYS: &[Key] = {
             Seconds,
             Ignored,
             "seconds without an event after which a stream is given up",
+        ),
+        key(
+            "providers.*.compat.max_tokens_field",
+            Choice(&["max_tokens", "max_completion_tokens"]),
+            Ignored,
+            "the name of the output limit",
+        ),
+        key("providers.*.compat.stream_options", Flag, Ignored, "whether it takes `stream_options`"),
+        key(
+            "providers.*.compat.reasoning",
+            Choice(&[
+                "none",
+                "effort",
+                "effort_none",
+                "high_none",
+                "thinking",
+                "thinking_effort",
+                "enable_thinking",
+                "template",
+                "object",
+                "enabled",
+            ]),
+            Ignored,
+            "how it is asked to think",
+        ),
+        key(
+            "providers.*.compat.reasoning_echo",
+            Choice(&[
+                "same_field",
+                "never",
+                "every_message",
+                "call_messages",
+                "tool_loop",
+                "content_part",
+                "think_tags",
+            ]),
+            Ignored,
+            "how its reasoning goes back",
+        ),
+        key(
+            "providers.*.compat.tool_ids",
+            Choice(&["any", "plain40", "plain64", "alnum9"]),
+            Ignored,
+            "which call ids it takes",
+        ),
+        key(
+            "providers.*.compat.empty_content",
+            Flag,
+            Ignored,
+            "whether a message that only calls tools carries an empty `content`",
+        ),
+        key("providers.*.compat.images", Flag, Ignored, "whether it takes images"),
+        key(
+            "providers.*.compat.user_after_tool",
+            Flag,
+            Ignored,
+            "whether a user's message may follow a tool's result",
+        ),
+        key(
+            "providers.*.compat.cache",
+            Choice(&["none", "key", "parts"]),
+            Ignored,
+            "how it is told what to cache",
+        ),
+        key(
+            "providers.*.compat.think_tags",
+            Flag,
+            Ignored,
+            "whether `<think>` at the beginning of an answer begins reasoning",
+        ),
+        key(
+            "providers.*.compat.adaptive_thinking",
+            Flag,
+            Ignored,
+            "Messages: whether thinking is asked for by a word instead of a number of tokens",
+        ),
+        key(
+            "providers.*.compat.encrypted_reasoning",
+            Flag,
+            Ignored,
+            "Responses: whether reasoning is asked for in a form that can go back",
+        ),
+        key(
+            "providers.*.compat.reasoning_summary",
+            Flag,
+            Ignored,
+            "Responses: whether a summary of the reasoning is asked for",
         ),
         key("models.*.context_window", Count(1), Ignored, "tokens that the model takes"),
         key("models.*.max_output", Count(1), Ignored, "tokens that the model may answer with"),

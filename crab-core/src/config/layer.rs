@@ -15,6 +15,7 @@ use super::keys::{self, Found, Key, Kind, Untrusted};
 pub(super) enum Value {
     Text(String),
     Count(u32),
+    Flag(bool),
     Number(f64),
     List(Vec<String>),
 }
@@ -250,6 +251,7 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Option<Value> {
             let text = value.as_str()?;
             words.contains(&text).then(|| Value::Text(text.to_owned()))
         }
+        Kind::Flag => value.as_bool().map(Value::Flag),
         Kind::Count(least) => {
             let whole = value.as_integer()?;
             let count = u32::from_str_radix(whole.as_str(), whole.radix()).ok()?;

@@ -1,6 +1,7 @@
 //! Tests of the layers.
 
 use super::*;
+use crate::provider::compat::{Ask, Cache, Compat, Echo, IdRule};
 
 struct Place {
     temp: tempfile::TempDir,
@@ -113,6 +114,7 @@ fn every_key_reaches_its_field() {
 model = "deepseek/deepseek-chat"
 provider = "p"
 thinking = "high"
+fallback = ["openai/gpt-5"]
 tools = ["read"]
 max_turns = 3
 max_cost = 1.5
@@ -127,6 +129,20 @@ api_key_cmd = "pass show deepseek"
 headers = { X-A = "secret" }
 max_retries = 0
 stream_idle_timeout = 0.5
+[providers.deepseek.compat]
+max_tokens_field = "max_completion_tokens"
+stream_options = false
+reasoning = "object"
+reasoning_echo = "never"
+tool_ids = "alnum9"
+empty_content = true
+images = false
+user_after_tool = false
+cache = "key"
+think_tags = false
+adaptive_thinking = true
+encrypted_reasoning = false
+reasoning_summary = false
 [permissions]
 allow = ["bash(cargo *)"]
 deny = ["edit(secrets/**)"]
@@ -147,6 +163,13 @@ max_output = 0x10
     assert_eq!((config.thinking, config.tls, config.max_cost), (Some(Effort::High), Tls::System, Some(1.5)));
     assert_eq!((config.timeout, config.color.as_deref()), (Some(Duration::from_secs(2)), Some("never")));
     let provider = &config.providers["deepseek"];
+    let compat = Compat::UNKNOWN.with(&provider.compat).unwrap();
+    assert_eq!(
+        (compat.reasoning, compat.reasoning_echo, compat.tool_ids),
+        (Ask::Object, Echo::Never, IdRule::Alnum9)
+    );
+    assert_eq!((compat.adaptive_thinking, compat.images, compat.cache), (Some(true), false, Cache::Key));
+    assert_eq!(config.fallback, ["openai/gpt-5"]);
     assert_eq!((provider.api.as_deref(), provider.max_retries), (Some("openai-chat"), Some(0)));
     assert_eq!(provider.stream_idle_timeout, Some(Duration::from_millis(500)));
     assert_eq!(provider.headers["X-A"], "secret");

@@ -14,7 +14,7 @@ fn user(text: &str) -> Arc<Entry> {
 }
 
 fn text(text: &str) -> Block {
-    Block::Text { text: text.into() }
+    Block::text(text)
 }
 
 fn call(id: &str) -> Block {
@@ -49,7 +49,7 @@ fn result(id: &str, text: &str) -> Arc<Entry> {
 fn short(messages: &[Message]) -> Vec<String> {
     let parts = |parts: &[Part]| crate::message::text_of(parts);
     let block = |block: &Block| match block {
-        Block::Text { text } => text.clone(),
+        Block::Text { text, .. } => text.clone(),
         Block::Thinking(thinking) => format!("({})", thinking.text),
         Block::ToolCall(call) => format!("[{}]", call.id),
     };
@@ -228,7 +228,8 @@ fn assert_valid(messages: &[Message]) -> Result<(), TestCaseError> {
                 prop_assert!(waiting.is_empty());
                 prop_assert!(matches!(before, Some(Message::User(_) | Message::ToolResult(_))));
                 prop_assert!(message.calls().next().is_some() || !message.text().trim().is_empty());
-                let blank = |block: &Block| matches!(block, Block::Text { text } if text.trim().is_empty());
+                let blank =
+                    |block: &Block| matches!(block, Block::Text { text, .. } if text.trim().is_empty());
                 prop_assert!(!message.content.iter().any(blank));
                 for call in message.calls() {
                     prop_assert!(!call.id.is_empty() && ids.insert(call.id.clone()), "{} twice", call.id);
@@ -240,6 +241,19 @@ fn assert_valid(messages: &[Message]) -> Result<(), TestCaseError> {
     }
     prop_assert!(waiting.is_empty());
     Ok(())
+}
+
+#[test]
+fn an_answer_that_broke_off_and_what_goes_on_with_it_are_one_message() {
+    let cut = said(Stop::Cut, vec![thinking("t", Some("s")), text("Hello wo")]);
+    let rest = said(Stop::ToolCalls, vec![thinking("t", Some("s")), text("rld."), call("c")]);
+    let derived = messages(&[user("u"), cut.clone(), rest, result("c", "r")], "p", "m");
+    let [_, Message::Assistant(message), Message::ToolResult(_)] = &derived[..] else {
+        panic!("{derived:?}")
+    };
+    assert_eq!((message.text().as_str(), message.content.len()), ("Hello world.", 3));
+    let asked = messages(&[user("u"), cut, user("v"), said(Stop::End, vec![text("w")])], "p", "m");
+    assert_eq!(asked.len(), 4);
 }
 
 proptest! {
@@ -260,7 +274,9 @@ proptest! {
             };
             messages.iter().filter_map(spoken).collect()
         };
-        let part = spoken(&messages(&path[..end.min(path.len())], "p", "m"));
+        let mut part = spoken(&messages(&path[..end.min(path.len())], "p", "m"));
+        // An answer that broke off is not said to its end yet.
+        part.pop_if(|last| last.stop == Stop::Cut);
         let whole = spoken(&messages(&path, "p", "m"));
         prop_assert_eq!(&whole[..part.len()], &part[..]);
     }

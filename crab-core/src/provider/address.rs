@@ -29,6 +29,21 @@ pub(super) fn join(base: &str, endpoint: &str, versioned: bool) -> Result<String
     Ok(url)
 }
 
+/// The base with `path` behind it when it names nothing but a host.
+pub(super) fn with_path(base: &str, path: &str) -> String {
+    let base = base.trim().trim_end_matches('/');
+    let is_bare = base.split_once("://").is_some_and(|(_, rest)| !rest.contains(['/', '?']));
+    if is_bare { format!("{base}{path}") } else { base.to_owned() }
+}
+
+/// The URL of another path at the same host.
+pub(super) fn beside(url: &str, path: &str) -> String {
+    let Ok(mut url) = reqwest::Url::parse(url) else { return String::new() };
+    url.set_path(path);
+    url.set_query(None);
+    url.into()
+}
+
 /// Host and port of a URL, as a person reads them.
 pub(super) fn host(url: &str) -> String {
     let Ok(url) = reqwest::Url::parse(url) else { return String::new() };
@@ -96,6 +111,20 @@ mod tests {
             "https://api.deepseek.com/anthropic/v1/messages",
         );
         check_messages("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/messages");
+    }
+
+    #[test]
+    fn a_bare_host_gets_the_path_of_its_service() {
+        assert_eq!(
+            with_path("https://me.openai.azure.com/", "/openai/v1"),
+            "https://me.openai.azure.com/openai/v1"
+        );
+        assert_eq!(with_path("https://me.openai.azure.com/x", "/openai/v1"), "https://me.openai.azure.com/x");
+        assert_eq!(with_path("http://127.0.0.1:1", ""), "http://127.0.0.1:1");
+        assert_eq!(
+            beside("http://h:1/v1/chat/completions?x=1", "/api/v0/models"),
+            "http://h:1/api/v0/models"
+        );
     }
 
     #[test]

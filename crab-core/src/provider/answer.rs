@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use super::Delta;
-use super::failure::{Said, page};
+use super::failure::{Said, foreign};
 use crate::message::Stop;
 use crate::sse::{Event, Parser};
 
@@ -101,7 +101,7 @@ impl Answer {
         if let Some(body) = self.parser.foreign() {
             let Ok(body) = serde_json::from_slice::<Value>(body) else {
                 let cut = matches!(body.first(), Some(b'{' | b'['));
-                return Err(if cut { Broken::Cut } else { Broken::Foreign(page(body)) });
+                return Err(if cut { Broken::Cut } else { Broken::Foreign(foreign(body)) });
             };
             return self.take(|decoder, out| decoder.whole(&body, out)).map_err(Broken::Refused);
         }
@@ -117,7 +117,7 @@ impl Answer {
             }
         }
         match self.parser.stray() {
-            Some(line) if self.events == 0 => Err(Broken::Foreign(page(line.as_bytes()))),
+            Some(line) if self.events == 0 => Err(Broken::Foreign(foreign(line.as_bytes()))),
             _ => Ok(()),
         }
     }

@@ -2,62 +2,38 @@
 
 mod events;
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
 
 use super::answer::Decode;
-use super::http::{Exchange, Http};
+use super::client::Dialect;
+use super::compat::{Ask, Compat, IdRule};
 use super::ids::Ids;
-use super::retry::{self, Policy};
-use super::{Deltas, Effort, Provider, Request};
+use super::{Effort, Request};
 use crate::message::{Assistant, Block, Message, Part, Thinking, ToolResult};
 
 /// Enough for a long file, and within what every model since 3.7 can give.
 const MAX_OUTPUT: u32 = 16_384;
 
-/// A service that speaks Messages.
-pub(super) struct Anthropic {
-    http: Arc<Http>,
-    policy: Policy,
-}
-
-impl Anthropic {
-    pub(super) fn new(http: Http, policy: Policy) -> Self {
-        Self { http: Arc::new(http), policy }
-    }
-}
-
-impl Provider for Anthropic {
-    fn name(&self) -> &str {
-        &self.http.service.name
-    }
-
-    fn stream(&self, request: Request) -> Deltas {
-        let http = Arc::clone(&self.http);
-        let body = body(&request, &http.service.name).to_string().into_bytes();
-        retry::stream(self.policy, move || {
-            http.attempt(Exchange { body: body.clone(), decoder: decoder(), amend: Box::new(|_| None) })
-        })
-    }
-}
+/// Messages.
+pub(super) const DIALECT: Dialect = Dialect { endpoint: "/messages", body, decoder };
 
 /// Reads one answer.
-pub(super) fn decoder() -> Box<dyn Decode> {
+fn decoder(_: &Compat) -> Box<dyn Decode> {
     Box::new(events::Events::default())
 }
 
 /// The body of a request. Equal requests give equal bytes.
-fn body(request: &Request, provider: &str) -> Value {
-    let mut messages = messages(request, provider);
-    let thinking = request.effort.and_then(|effort| thinking(&request.model, effort));
+fn body(request: &Request, compat: &Compat, provider: &str) -> Value {
+    let mut messages = messages(request, compat, provider);
+    let thinking = request.effort.and_then(|effort| thinking(&request.model, effort, compat));
     let thinking = thinking.filter(|thinking| thinking.budget.is_none() || !is_unthought_loop(&messages));
     mark_users(&mut messages);
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model));
     body.insert("messages".into(), Value::Array(messages));
     body.insert("stream".into(), json!(true));
-    let limit = request.max_output.unwrap_or_else(|| default_limit(&request.model));
+    let most = compat.output_limit.unwrap_or(u32::MAX);
+    let limit = request.max_output.unwrap_or_else(|| default_limit(&request.model)).min(most);
     body.insert("max_tokens".into(), json!(limit));
     if !request.system.trim().is_empty() {
         let block = json!({"type": "text", "text": &*request.system, "cache_control": {"type": "ephemeral"}});
@@ -70,8 +46,11 @@ fn body(request: &Request, provider: &str) -> Value {
     }
     match thinking {
         Some(Mode { budget: Some(budget), .. }) => {
+            let limit = limit.saturating_add(budget).min(most);
+            // At least as much as the answer needs stays for it, and the service wants a budget of 1,024.
+            let budget = budget.min(limit / 2).max(1_024);
             body.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": budget}));
-            body.insert("max_tokens".into(), json!(limit.saturating_add(budget)));
+            body.insert("max_tokens".into(), json!(limit.max(budget + 1)));
         }
         Some(Mode { effort, .. }) => {
             body.insert("thinking".into(), json!({"type": "adaptive"}));
@@ -92,7 +71,10 @@ struct Mode {
     effort: &'static str,
 }
 
-fn thinking(model: &str, effort: Effort) -> Option<Mode> {
+fn thinking(model: &str, effort: Effort, compat: &Compat) -> Option<Mode> {
+    if compat.reasoning == Ask::None {
+        return None;
+    }
     let (budget, effort) = match effort {
         Effort::Off => return None,
         Effort::Low => (2_048, "low"),
@@ -100,13 +82,13 @@ fn thinking(model: &str, effort: Effort) -> Option<Mode> {
         // With the default output this stays below 32,000, the least that a thinking model gives.
         Effort::High => (15_000, "high"),
     };
-    let budget = match version(model) {
-        Some(version) if version < (3, 7) => return None,
-        Some(version) if version > (4, 5) => None,
-        // A service of someone else knows the older way rather than the newer.
-        _ => Some(budget),
-    };
-    Some(Mode { budget, effort })
+    let version = version(model);
+    if version.is_some_and(|version| version < (3, 7)) {
+        return None;
+    }
+    // A service of someone else knows the older way rather than the newer.
+    let is_new = compat.adaptive_thinking.unwrap_or_else(|| version.is_some_and(|version| version > (4, 5)));
+    Some(Mode { budget: (!is_new).then_some(budget), effort })
 }
 
 /// Models before 3.7 refuse to give more.
@@ -129,8 +111,8 @@ fn version(model: &str) -> Option<(u32, u32)> {
     Some((major, number().unwrap_or(0)))
 }
 
-fn messages(request: &Request, provider: &str) -> Vec<Value> {
-    let mut list = List { out: vec![], user: vec![], ids: Ids::new(64) };
+fn messages(request: &Request, compat: &Compat, provider: &str) -> Vec<Value> {
+    let mut list = List { out: vec![], user: vec![], ids: Ids::new(ids_of(compat)) };
     for message in &request.messages {
         match message {
             Message::User(parts) => list.user.extend(parts.iter().filter_map(part)),
@@ -147,6 +129,11 @@ fn messages(request: &Request, provider: &str) -> Vec<Value> {
     list.flush();
     trim_last(&mut list.out);
     list.out
+}
+
+/// Every Messages service looks at the letters of an id.
+fn ids_of(compat: &Compat) -> IdRule {
+    if compat.tool_ids == IdRule::Alnum9 { IdRule::Alnum9 } else { IdRule::Plain64 }
 }
 
 struct List {
@@ -209,7 +196,7 @@ impl List {
 
     fn block(&mut self, block: &Block, own: bool) -> Option<Value> {
         match block {
-            Block::Text { text } => text_block(text),
+            Block::Text { text, .. } => text_block(text),
             Block::Thinking(thinking) => thinking_block(thinking).filter(|_| own),
             Block::ToolCall(call) => {
                 let input = if call.arguments.is_object() { call.arguments.clone() } else { json!({}) };

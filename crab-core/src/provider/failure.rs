@@ -249,7 +249,9 @@ impl Service {
         let status = said.status.map(|status| format!(", status {status}")).unwrap_or_default();
         let words = if words.is_empty() { "it gave no reason".to_owned() } else { words };
         let head = format!("{} (`{}`{status})", self.what(kind), self.host);
-        let message = format!("{head}: {words}{}", self.advice(kind));
+        let advice = self.advice(kind);
+        let words = if advice.is_empty() { words.as_str() } else { words.trim_end_matches('.') };
+        let message = format!("{head}: {words}{advice}");
         self.error(kind, message, said)
     }
 
@@ -316,7 +318,15 @@ fn one_line(text: &str) -> String {
         line.truncate(line.floor_char_boundary(WORDS));
         line.push('…');
     }
-    line.trim_end_matches('.').to_owned()
+    line
+}
+
+/// What came instead of an answer: how it begins, which tells its kind, and what a person would read in it.
+pub(super) fn foreign(body: &[u8]) -> String {
+    let words = page(body);
+    let text = String::from_utf8_lossy(&body[..body.len().min(400)]);
+    let first: String = text.trim_start().lines().next().unwrap_or_default().chars().take(80).collect();
+    if words.starts_with(&first) { words } else { format!("{first} … {words}") }
 }
 
 /// The readable part of a page, for those that a proxy sends.
@@ -463,5 +473,7 @@ mod tests {
         assert_eq!(page(b"<html><TITLE>502 Bad Gateway</title>..."), "502 Bad Gateway");
         assert_eq!(page(b"<!DOCTYPE html>\n<html><body>Sign <b>in</b>"), "Sign in");
         assert_eq!(page(b"upstream connect error"), "upstream connect error");
+        assert_eq!(foreign(b"<!DOCTYPE html>\n<html><body>Sign <b>in</b>"), "<!DOCTYPE html> … Sign in");
+        assert_eq!(foreign(b"upstream connect error"), "upstream connect error");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Broken, Decode};
-use super::failure::{Said, Service, page, wait_in_headers};
+use super::failure::{Said, Service, foreign, page, wait_in_headers};
 use super::retry::{Attempt, Fault};
 use super::{Delta, Error, Tls, address};
 use crate::protocol::FailureKind;
@@ -22,13 +22,23 @@ const IDLE: Duration = Duration::from_secs(90);
 const FIRST: u32 = 3;
 /// Whoever has sent the end of an answer owes at most its figures.
 const AFTER_END: Duration = Duration::from_secs(5);
+/// A list of models should be there at once.
+const LISTING: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(8);
 /// No error body worth reading is longer.
 const ERROR_BODY: usize = 1 << 20;
 
+/// Where a service is asked for what.
+pub(super) struct Urls {
+    /// Answers.
+    pub(super) endpoint: String,
+    /// The list of its models.
+    pub(super) models: String,
+}
+
 /// A service at an address, with what every request to it carries.
 pub(super) struct Http {
-    pub(super) url: String,
+    urls: Urls,
     pub(super) service: Service,
     /// Every request carries these, or fails with this.
     headers: Result<HeaderMap, Error>,
@@ -54,8 +64,8 @@ pub(super) struct Exchange {
 }
 
 impl Http {
-    pub(super) fn new(url: String, service: Service, headers: Result<HeaderMap, Error>) -> Self {
-        Self { url, service, headers, idle: IDLE, tls: Tls::default(), client: OnceLock::new() }
+    pub(super) fn new(urls: Urls, service: Service, headers: Result<HeaderMap, Error>) -> Self {
+        Self { urls, service, headers, idle: IDLE, tls: Tls::default(), client: OnceLock::new() }
     }
 
     /// Sets what the configuration may say.
@@ -109,10 +119,32 @@ impl Http {
         }
     }
 
+    /// The service's list of models, as it gives it.
+    pub(super) async fn models(&self) -> Result<Value, Error> {
+        let client = &self.built()?.client;
+        let request = client.get(&self.urls.models).headers(self.headers.clone()?).send();
+        let limit = self.idle.min(LISTING);
+        let response = match tokio::time::timeout(limit, request).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(err)) => return Err(self.unreachable(&err).error),
+            Err(_) => return Err(self.silent(limit)),
+        };
+        if !response.status().is_success() {
+            return Err(self.service.refused(&self.error_body(response).await));
+        }
+        match tokio::time::timeout(limit, response.bytes()).await {
+            Ok(Ok(body)) => {
+                serde_json::from_slice(&body).map_err(|_| self.broken(Broken::Foreign(foreign(&body))))
+            }
+            Ok(Err(err)) => Err(self.service.failed(FailureKind::Cut, &Said::text(cause(&err), None))),
+            Err(_) => Err(self.silent(limit)),
+        }
+    }
+
     async fn send(&self, body: Vec<u8>) -> Result<Response, Fault> {
         let headers = self.headers.clone()?;
         let client = &self.built()?.client;
-        let request = client.post(&self.url).headers(headers).body(body).send();
+        let request = client.post(&self.urls.endpoint).headers(headers).body(body).send();
         match tokio::time::timeout(self.idle * FIRST, request).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(err)) => Err(self.unreachable(&err)),
@@ -172,7 +204,7 @@ impl Http {
                 service.failed(FailureKind::Cut, &Said::text(words, None))
             }
             Broken::Foreign(words) => {
-                let words = format!("it sent something else than an answer: `{words}`; check the base URL");
+                let words = format!("it sent something else than an answer (`{words}`); check the base URL");
                 service.failed(FailureKind::BadRequest, &Said::text(words, None))
             }
             Broken::Overlong => {
@@ -188,7 +220,7 @@ impl Http {
             return Fault::at_most(0, self.untrusted(problem));
         }
         let cause = cause(err);
-        let proxy = address::proxy(&self.url, |name| std::env::var(name).ok());
+        let proxy = address::proxy(&self.urls.endpoint, |name| std::env::var(name).ok());
         let way = proxy.map(|(name, address)| format!(" through the proxy `{address}` of `{name}`"));
         let words = format!("{cause}{}", way.unwrap_or_default());
         let error = self.service.failed(FailureKind::Network, &Said::text(words, None));

@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 
+use super::compat::IdRule;
+
 /// The ids of one request.
 pub(super) struct Ids {
-    longest: usize,
+    rule: IdRule,
     given: HashMap<String, String>,
 }
 
 impl Ids {
-    /// Ids of at most `longest` characters out of `[a-zA-Z0-9_-]`.
-    pub(super) fn new(longest: usize) -> Self {
-        Self { longest, given: HashMap::new() }
+    /// Ids that the rule accepts.
+    pub(super) fn new(rule: IdRule) -> Self {
+        Self { rule, given: HashMap::new() }
     }
 
     /// The id to send for the session's `id`.
@@ -25,7 +27,13 @@ impl Ids {
     }
 
     fn accepts(&self, id: &str) -> bool {
-        (1..=self.longest).contains(&id.len()) && id.bytes().all(is_plain)
+        let within = |longest| (1..=longest).contains(&id.len()) && id.bytes().all(is_plain);
+        match self.rule {
+            IdRule::Any => !id.is_empty(),
+            IdRule::Plain40 => within(40),
+            IdRule::Plain64 => within(64),
+            IdRule::Alnum9 => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        }
     }
 
     /// A hash of the whole id keeps apart what is equal once it is cut and cleaned.
@@ -33,10 +41,26 @@ impl Ids {
         let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
+        let longest = match self.rule {
+            IdRule::Alnum9 => return base62(hash),
+            IdRule::Any | IdRule::Plain40 => 40,
+            IdRule::Plain64 => 64,
+        };
         let clean = id.bytes().map(|byte| if is_plain(byte) { char::from(byte) } else { '_' });
-        let head: String = clean.take(self.longest - 17).collect();
+        let head: String = clean.take(longest - 17).collect();
         format!("{head}_{hash:016x}")
     }
+}
+
+/// Nine letters and digits, which hold 53 bits of the hash.
+fn base62(mut hash: u64) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let digit = |hash: &mut u64| {
+        let digit = DIGITS[(*hash % 62) as usize];
+        *hash /= 62;
+        char::from(digit)
+    };
+    (0..9).map(|_| digit(&mut hash)).collect()
 }
 
 fn is_plain(byte: u8) -> bool {
@@ -50,19 +74,24 @@ mod tests {
 
     #[test]
     fn good_ids_go_out_as_they_are() {
-        let mut ids = Ids::new(40);
+        let mut ids = Ids::new(IdRule::Plain40);
         assert_eq!(ids.get("call_00_aB-9"), "call_00_aB-9");
         assert_ne!(ids.get("functions.read:0"), ids.get("functions_read:0"));
+        assert_eq!(Ids::new(IdRule::Any).get("functions.read:0"), "functions.read:0");
+        assert_eq!(Ids::new(IdRule::Alnum9).get("aB3456789"), "aB3456789");
+        assert_eq!(Ids::new(IdRule::Alnum9).get("call_1").len(), 9);
     }
 
     proptest! {
         #[test]
         fn every_id_becomes_acceptable_and_stays_itself(a in ".{0,80}", b in ".{0,80}") {
-            let mut ids = Ids::new(40);
-            let (x, y) = (ids.get(&a), ids.get(&b));
-            prop_assert!(ids.accepts(&x) && ids.accepts(&y));
-            prop_assert_eq!(x == y, a == b);
-            prop_assert_eq!(&x, &Ids::new(40).get(&a));
+            for rule in [IdRule::Any, IdRule::Plain40, IdRule::Plain64, IdRule::Alnum9] {
+                let mut ids = Ids::new(rule);
+                let (x, y) = (ids.get(&a), ids.get(&b));
+                prop_assert!(ids.accepts(&x) && ids.accepts(&y));
+                prop_assert_eq!(x == y, a == b);
+                prop_assert_eq!(&x, &Ids::new(rule).get(&a));
+            }
         }
     }
 }

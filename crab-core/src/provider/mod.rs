@@ -28,13 +28,20 @@
 mod address;
 mod answer;
 mod anthropic;
+mod client;
+pub mod compat;
 mod date;
 mod failure;
 pub(crate) mod http;
 mod ids;
 mod mock;
+pub mod models;
 mod openai;
+mod responses;
 mod retry;
+#[cfg(test)]
+mod samples;
+mod services;
 #[cfg(test)]
 mod wire;
 
@@ -101,6 +108,13 @@ pub struct Request {
 pub enum Delta {
     /// Text of the answer.
     Text(String),
+    /// The text that follows begins a block of its own.
+    NewText {
+        /// What the service calls it.
+        phase: Option<String>,
+    },
+    /// Words of a refusal.
+    Refusal(String),
     /// Text of the reasoning, and the field of a chat completions chunk that it came in.
     Thinking {
         /// The text.
@@ -114,6 +128,8 @@ pub enum Delta {
     Redacted(String),
     /// One element of `reasoning_details`.
     Details(Value),
+    /// A whole reasoning item of the Responses API; closes the reasoning whose text came before.
+    Item(Value),
     /// A piece of a tool call; every field may be missing.
     Call {
         /// The service's number of the call.
@@ -173,28 +189,53 @@ pub trait Provider: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// Sends the request. Retries are the provider's own affair, as long as it has given out no other delta.
     fn stream(&self, request: Request) -> Deltas;
+    /// Asks for the list of its models. Nothing else but the user's wish leads to this.
+    fn models(&self) -> Listing {
+        Box::pin(std::future::ready(Ok(vec![])))
+    }
 }
+
+/// The models that a service lists.
+pub type Listing = Pin<Box<dyn Future<Output = Result<Vec<models::Model>, Error>> + Send>>;
 
 /// What a service speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     /// `openai-chat`: chat completions.
     OpenaiChat,
+    /// `openai-responses`: Responses.
+    OpenaiResponses,
     /// `anthropic-messages`: Messages.
     AnthropicMessages,
     /// Nothing: the mock has no service behind it.
     Mock,
 }
 
+impl Api {
+    /// Every API by its name in the configuration.
+    const NAMES: [(&str, Self); 3] = [
+        ("openai-chat", Self::OpenaiChat),
+        ("openai-responses", Self::OpenaiResponses),
+        ("anthropic-messages", Self::AnthropicMessages),
+    ];
+
+    fn dialect(self) -> Option<client::Dialect> {
+        match self {
+            Self::OpenaiChat => Some(openai::DIALECT),
+            Self::OpenaiResponses => Some(responses::DIALECT),
+            Self::AnthropicMessages => Some(anthropic::DIALECT),
+            Self::Mock => None,
+        }
+    }
+}
+
 impl std::str::FromStr for Api {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "openai-chat" => Ok(Self::OpenaiChat),
-            "anthropic-messages" => Ok(Self::AnthropicMessages),
-            _ => Err(format!("unknown api `{name}`, expected `openai-chat` or `anthropic-messages`")),
-        }
+        let found = Self::NAMES.into_iter().find(|(own, _)| *own == name);
+        let names = Self::NAMES.map(|(name, _)| format!("`{name}`")).join(", ");
+        found.map(|(_, api)| api).ok_or_else(|| format!("unknown api `{name}`, expected one of {names}"))
     }
 }
 
@@ -209,38 +250,15 @@ pub enum Tls {
     System,
 }
 
-/// A service that needs nothing but a key.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// Its name.
-    pub name: &'static str,
-    /// What it speaks.
-    pub api: Api,
-    /// Its address; empty for the mock.
-    pub base_url: &'static str,
-    /// The variable that holds its key; empty for the mock.
-    pub key_env: &'static str,
-}
+pub use services::{Known, SERVICES, known};
 
-const KNOWN: [Known; 3] = [
-    Known {
-        name: "openai",
-        api: Api::OpenaiChat,
-        base_url: "https://api.openai.com/v1",
-        key_env: "OPENAI_API_KEY",
-    },
-    Known {
-        name: "anthropic",
-        api: Api::AnthropicMessages,
-        base_url: "https://api.anthropic.com",
-        key_env: "ANTHROPIC_API_KEY",
-    },
-    Known { name: "mock", api: Api::Mock, base_url: "", key_env: "" },
-];
-
-/// The service of this name, when crab knows it by itself.
-pub fn known(name: &str) -> Option<Known> {
-    KNOWN.into_iter().find(|known| known.name == name)
+impl Known {
+    /// What the service speaks at this address. Everybody's copy of OpenAI's API knows chat completions, and few know
+    /// Responses.
+    pub fn api_at(&self, base_url: Option<&str>) -> Api {
+        let elsewhere = base_url.is_some_and(|url| address::host(url) != address::host(self.base_url));
+        if elsewhere && self.api == Api::OpenaiResponses { Api::OpenaiChat } else { self.api }
+    }
 }
 
 /// A key, and where it came from.
@@ -271,6 +289,8 @@ pub struct Options {
     pub idle_timeout: Option<Duration>,
     /// Which certificates are trusted.
     pub tls: Tls,
+    /// Fields of [`compat::Compat`] that the user set.
+    pub compat: serde_json::Map<String, Value>,
 }
 
 impl Options {
@@ -285,6 +305,7 @@ impl Options {
             max_retries: None,
             idle_timeout: None,
             tls: Tls::default(),
+            compat: serde_json::Map::new(),
         }
     }
 }
@@ -295,23 +316,35 @@ impl Options {
 /// Says what is wrong with the configuration.
 pub fn by_name(options: Options) -> Result<Arc<dyn Provider>, String> {
     let policy = Policy::new(options.max_retries);
-    Ok(match options.api {
-        Api::Mock => Arc::new(Mock::from_env()?.with(options.max_retries)),
-        Api::OpenaiChat => Arc::new(openai::Openai::new(connect(options, "/chat/completions")?, policy)),
-        Api::AnthropicMessages => Arc::new(anthropic::Anthropic::new(connect(options, "/messages")?, policy)),
-    })
+    let Some(dialect) = options.api.dialect() else {
+        return Ok(Arc::new(Mock::from_env()?.with(options.max_retries)));
+    };
+    let set = options.compat.clone();
+    let name = options.name.clone();
+    let http = connect(options, dialect.endpoint)?;
+    let compat = services::compat(&name, &http.service.host)
+        .with(&set)
+        .map_err(|err| format!("`[providers.{name}.compat]`: {err}"))?;
+    Ok(Arc::new(client::Client::new(http, policy, dialect, compat)))
 }
 
 fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
-    let known = known(&options.name).filter(|known| known.api == options.api);
-    let base = options.base_url.as_deref().or(known.map(|known| known.base_url));
+    let known = known(&options.name);
+    let base =
+        options.base_url.as_deref().or(known.map(|known| known.base_url)).filter(|base| !base.is_empty());
     let base = base.ok_or_else(|| {
         format!(
             "the provider `{name}` has no address; set `base_url` in `[providers.{name}]`",
             name = options.name
         )
     })?;
-    let url = address::join(base, endpoint, options.api == Api::AnthropicMessages)?;
+    let versioned = options.api == Api::AnthropicMessages;
+    let base = address::with_path(base, known.map_or("", |known| known.path));
+    let url = address::join(&base, endpoint, versioned)?;
+    let models_url = match known.and_then(|known| known.models_path) {
+        Some(path) => address::beside(&url, path),
+        None => address::join(&base, "/models", versioned)?,
+    };
     let secret =
         |name: &str| ["auth", "key", "token", "cookie"].iter().any(|word| name.to_lowercase().contains(word));
     let secret_headers =
@@ -322,17 +355,28 @@ fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
         key_source: options.key.as_ref().map(|key| key.source.clone()),
         secrets: options.key.iter().map(|key| key.value.clone()).chain(secret_headers).collect(),
     };
-    let extra = http::headers(&service, &options.headers).map_err(|error| error.failure.message)?;
-    let needs_key = known.filter(|known| address::host(known.base_url) == service.host);
+    let headers = all_headers(&options, known, &service)?;
+    let urls = http::Urls { endpoint: url, models: models_url };
+    Ok(http::Http::new(urls, service, headers).with(options.idle_timeout, options.tls))
+}
+
+/// What every request carries, or why none can be sent.
+fn all_headers(
+    options: &Options,
+    known: Option<Known>,
+    service: &Service,
+) -> Result<Result<HeaderMap, Error>, String> {
+    let extra = http::headers(service, &options.headers).map_err(|error| error.failure.message)?;
+    let needs_key = known.filter(|known| known.needs_key && address::host(known.base_url) == service.host);
     let headers = match (&options.key, needs_key) {
-        (Some(key), _) => key_header(options.api, key, &service),
+        (Some(key), _) => key_header(options.api, key, service),
         (None, Some(known)) if !has_own_key(&extra) => Err(service.told(
             FailureKind::Auth,
-            &format!("no key for `{}`: set `{}`, or put one into `auth.json`", known.name, known.key_env),
+            &format!("no key for `{}`: set `{}`, or put one into `auth.json`", known.name, known.key_envs[0]),
         )),
         _ => Ok(HeaderMap::new()),
     };
-    let headers = headers.map(|mut headers| {
+    Ok(headers.map(|mut headers| {
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         headers.insert("accept", HeaderValue::from_static("text/event-stream"));
         if options.api == Api::AnthropicMessages {
@@ -340,8 +384,7 @@ fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
         }
         headers.extend(extra);
         headers
-    });
-    Ok(http::Http::new(url, service, headers).with(options.idle_timeout, options.tls))
+    }))
 }
 
 fn has_own_key(headers: &HeaderMap) -> bool {

@@ -1,137 +1,45 @@
 //! Chat completions: requests out, and what a service was found not to accept.
 
 mod chunk;
-
-use std::sync::{Arc, Mutex, PoisonError};
+mod tags;
 
 use serde_json::{Map, Value, json};
 
 use super::answer::Decode;
-use super::failure::Said;
-use super::http::{Exchange, Http};
+use super::client::Dialect;
+use super::compat::{Ask, Cache, Compat, Echo, TokensField};
 use super::ids::Ids;
-use super::retry::{self, Policy};
-use super::{Deltas, Effort, Provider, Request};
+use super::{Effort, Request};
 use crate::message::{Assistant, Block, Message, Part, Thinking, ToolResult, text_of};
 
-/// In what a service differs from the rest. Found by its host, then learnt from its refusals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Quirks {
-    /// It takes `stream_options`.
-    stream_options: bool,
-    /// It wants `max_completion_tokens` instead of `max_tokens`.
-    completion_tokens: bool,
-    /// It takes `reasoning_effort`.
-    effort: bool,
-    /// It takes `prompt_cache_key`.
-    cache_key: bool,
-    /// It wants `reasoning_content` on every message of the model, empty when there was none.
-    reasoning_everywhere: bool,
-}
-
-impl Quirks {
-    pub(super) fn of(host: &str) -> Self {
-        let openai = host == "api.openai.com";
-        Self {
-            stream_options: host != "api.mistral.ai",
-            completion_tokens: openai,
-            effort: true,
-            cache_key: openai,
-            reasoning_everywhere: false,
-        }
-    }
-
-    /// What the words of a refusal teach, when they are about something that was sent.
-    fn learn(self, words: &str, request: &Request) -> Option<Self> {
-        // A limit that is too high for the model is no limit under the wrong name.
-        let is_value =
-            ["too large", "at most", "less than", "exceed"].iter().any(|word| words.contains(word));
-        let limited = request.max_output.is_some() && (!is_value || words.contains("instead"));
-        let names_completion = words.contains("max_completion_tokens");
-        let mut new = self;
-        if words.contains("stream_options") {
-            new.stream_options = false;
-        } else if limited && !self.completion_tokens && words.contains("max_tokens") {
-            new.completion_tokens = true;
-        } else if limited && self.completion_tokens && names_completion {
-            new.completion_tokens = false;
-        } else if words.contains("reasoning_effort") {
-            new.effort = false;
-        } else if words.contains("prompt_cache_key") {
-            new.cache_key = false;
-        } else if words.contains("reasoning_content") {
-            new.reasoning_everywhere = true;
-        }
-        (new != self).then_some(new)
-    }
-}
-
-/// A service that speaks chat completions.
-pub(super) struct Openai {
-    http: Arc<Http>,
-    policy: Policy,
-    quirks: Arc<Mutex<Quirks>>,
-}
-
-impl Openai {
-    pub(super) fn new(http: Http, policy: Policy) -> Self {
-        let quirks = Quirks::of(&http.service.host);
-        Self { http: Arc::new(http), policy, quirks: Arc::new(Mutex::new(quirks)) }
-    }
-}
-
-impl Provider for Openai {
-    fn name(&self) -> &str {
-        &self.http.service.name
-    }
-
-    fn stream(&self, request: Request) -> Deltas {
-        let (http, quirks) = (Arc::clone(&self.http), Arc::clone(&self.quirks));
-        let request = Arc::new(request);
-        retry::stream(self.policy, move || {
-            let (request, quirks, name) =
-                (Arc::clone(&request), Arc::clone(&quirks), http.service.name.clone());
-            let known = *quirks.lock().unwrap_or_else(PoisonError::into_inner);
-            let body = body(&request, known, &name).to_string().into_bytes();
-            let (mut sent, mut renamed) = (known, false);
-            let amend = move |said: &Said| {
-                let learnt = sent.learn(&said.message, &request)?;
-                // A service that refuses the limit under both names is not asked a third time.
-                if learnt.completion_tokens != sent.completion_tokens && std::mem::replace(&mut renamed, true)
-                {
-                    return None;
-                }
-                sent = learnt;
-                *quirks.lock().unwrap_or_else(PoisonError::into_inner) = sent;
-                Some(super::openai::body(&request, sent, &name).to_string().into_bytes())
-            };
-            http.attempt(Exchange { body, decoder: decoder(), amend: Box::new(amend) })
-        })
-    }
-}
+/// Chat completions.
+pub(super) const DIALECT: Dialect = Dialect { endpoint: "/chat/completions", body, decoder };
 
 /// Reads one answer.
-pub(super) fn decoder() -> Box<dyn Decode> {
-    Box::new(chunk::Chunks::default())
+fn decoder(compat: &Compat) -> Box<dyn Decode> {
+    Box::new(chunk::Chunks::new(compat.think_tags))
 }
 
 /// The body of a request. Equal requests give equal bytes: keys are sorted and nothing depends on the time.
-fn body(request: &Request, quirks: Quirks, provider: &str) -> Value {
+fn body(request: &Request, compat: &Compat, provider: &str) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model));
-    body.insert("messages".into(), messages(request, quirks, provider));
+    body.insert("messages".into(), messages(request, compat, provider));
     body.insert("stream".into(), json!(true));
-    if quirks.stream_options {
+    if compat.stream_options {
         body.insert("stream_options".into(), json!({"include_usage": true}));
     }
     if let Some(limit) = request.max_output {
-        let field = if quirks.completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-        body.insert(field.into(), json!(limit));
+        let field = match compat.max_tokens_field {
+            TokensField::MaxTokens => "max_tokens",
+            TokensField::MaxCompletionTokens => "max_completion_tokens",
+        };
+        body.insert(field.into(), json!(limit.min(compat.output_limit.unwrap_or(u32::MAX))));
     }
-    if let Some(effort) = effort(request.effort).filter(|_| quirks.effort) {
-        body.insert("reasoning_effort".into(), json!(effort));
+    if let Some(effort) = request.effort {
+        ask(compat.reasoning, effort, &mut body);
     }
-    if quirks.cache_key && !request.session.is_empty() {
+    if compat.cache == Cache::Key && !request.session.is_empty() {
         body.insert("prompt_cache_key".into(), json!(request.session));
     }
     if !request.tools.is_empty() {
@@ -145,48 +53,116 @@ fn body(request: &Request, quirks: Quirks, provider: &str) -> Value {
     Value::Object(body)
 }
 
-/// Few services know a word for "not at all", and those that don't refuse the whole request.
-fn effort(effort: Option<Effort>) -> Option<&'static str> {
-    match effort? {
-        Effort::Off => None,
-        Effort::Low => Some("low"),
-        Effort::Medium => Some("medium"),
-        Effort::High => Some("high"),
+/// Asks the model to think, in the words of its service.
+fn ask(how: Ask, effort: Effort, body: &mut Map<String, Value>) {
+    let on = effort != Effort::Off;
+    let word = match effort {
+        Effort::Off => "none",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+    };
+    let kind = json!({"type": if on { "enabled" } else { "disabled" }});
+    let mut set = |key: &str, value: Value| drop(body.insert(key.into(), value));
+    match how {
+        Ask::None => {}
+        Ask::Effort if !on => {}
+        Ask::Effort | Ask::EffortNone => set("reasoning_effort", json!(word)),
+        Ask::HighNone => set("reasoning_effort", json!(if on { "high" } else { "none" })),
+        Ask::Thinking => set("thinking", kind),
+        Ask::ThinkingEffort => {
+            set("thinking", kind);
+            if on {
+                set("reasoning_effort", json!(word));
+            }
+        }
+        Ask::EnableThinking => set("enable_thinking", json!(on)),
+        Ask::Template => set("chat_template_kwargs", json!({"enable_thinking": on})),
+        Ask::Object if on => set("reasoning", json!({"effort": word})),
+        Ask::Object | Ask::Enabled => set("reasoning", json!({"enabled": on})),
     }
 }
 
-fn messages(request: &Request, quirks: Quirks, provider: &str) -> Value {
-    let mut list = List { out: vec![], user: vec![], ids: Ids::new(40) };
+fn messages(request: &Request, compat: &Compat, provider: &str) -> Value {
+    let own = |message: &Assistant| message.provider == provider && message.model == request.model;
+    let has_thought = request.messages.iter().any(|message| match message {
+        Message::Assistant(message) => own(message) && thoughts(message).next().is_some(),
+        _ => false,
+    });
+    let asked = request.messages.iter().rposition(|message| matches!(message, Message::User(_)));
+    let mut list = List {
+        out: vec![],
+        user: vec![],
+        ids: Ids::new(compat.tool_ids),
+        compat,
+        thinks: has_thought || request.effort.is_some_and(|effort| effort != Effort::Off),
+    };
     if !request.system.trim().is_empty() {
         list.out.push(json!({"role": "system", "content": &*request.system}));
     }
-    for message in &request.messages {
+    for (at, message) in request.messages.iter().enumerate() {
         match message {
             Message::User(parts) => list.user.extend(parts.iter().cloned()),
             Message::ToolResult(result) => list.result(result),
             Message::Assistant(message) => {
-                let own = message.provider == provider && message.model == request.model;
-                list.assistant(message, own, quirks);
+                let in_loop = asked.is_none_or(|asked| at > asked);
+                list.assistant(message, own(message), in_loop);
             }
         }
     }
     list.flush();
+    if compat.cache == Cache::Parts && needs_marks(&request.model) {
+        mark(&mut list.out);
+    }
     Value::Array(list.out)
 }
 
-struct List {
+/// The models whose makers cache nothing unless told what.
+fn needs_marks(model: &str) -> bool {
+    ["claude", "qwen"].iter().any(|name| model.contains(name))
+}
+
+/// Marks the system prompt and the last two messages that are not the model's: one is read from the cache, the other is
+/// written to it.
+fn mark(messages: &mut [Value]) {
+    let is_marked = |message: &&mut Value| message["role"] != "assistant";
+    let system = usize::from(messages.first().is_some_and(|first| first["role"] == "system"));
+    let (first, rest) = messages.split_at_mut(system);
+    for message in first.iter_mut().chain(rest.iter_mut().rev().filter(is_marked).take(2)) {
+        let content = message["content"].take();
+        let mut parts = match content {
+            Value::Array(parts) => parts,
+            text => vec![json!({"type": "text", "text": text})],
+        };
+        if let Some(last) = parts.iter_mut().rfind(|part| part["type"] == "text") {
+            last["cache_control"] = json!({"type": "ephemeral"});
+        }
+        message["content"] = Value::Array(parts);
+    }
+}
+
+struct List<'a> {
     out: Vec<Value>,
     /// What the user says next: images of results wait here until all results of the turn are out.
     user: Vec<Part>,
     ids: Ids,
+    compat: &'a Compat,
+    /// The model thinks in this conversation.
+    thinks: bool,
 }
 
-impl List {
+impl List<'_> {
     fn flush(&mut self) {
         let mut parts = std::mem::take(&mut self.user);
         parts.retain(|part| !matches!(part, Part::Text { text } if text.trim().is_empty()));
+        if !self.compat.images {
+            parts.iter_mut().for_each(without_image);
+        }
         if parts.is_empty() {
             return;
+        }
+        if !self.compat.user_after_tool && self.out.last().is_some_and(|last| last["role"] == "tool") {
+            self.out.push(json!({"role": "assistant", "content": "(the results are above)"}));
         }
         let plain = parts.iter().all(|part| matches!(part, Part::Text { .. }));
         let content = if plain { json!(text_of(&parts)) } else { parts.iter().map(part).collect() };
@@ -210,7 +186,7 @@ impl List {
         self.out.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
     }
 
-    fn assistant(&mut self, message: &Assistant, own: bool, quirks: Quirks) {
+    fn assistant(&mut self, message: &Assistant, own: bool, in_loop: bool) {
         let text = message.text();
         let calls: Vec<_> = message.calls().map(|call| self.call(call, own)).collect();
         if text.trim().is_empty() && calls.is_empty() {
@@ -221,14 +197,25 @@ impl List {
         out.insert("role".into(), json!("assistant"));
         if !text.trim().is_empty() {
             out.insert("content".into(), json!(text));
+        } else if self.compat.empty_content {
+            out.insert("content".into(), json!(""));
         }
-        if !calls.is_empty() {
+        let has_calls = !calls.is_empty();
+        if has_calls {
             out.insert("tool_calls".into(), json!(calls));
         }
-        if own {
-            echo(message, &mut out);
+        match self.compat.reasoning_echo {
+            Echo::Never => {}
+            Echo::ToolLoop if !in_loop => {}
+            _ if own => echo(message, self.compat.reasoning_echo, &mut out),
+            _ => {}
         }
-        if quirks.reasoning_everywhere {
+        let is_due = match self.compat.reasoning_echo {
+            Echo::EveryMessage => true,
+            Echo::CallMessages => has_calls,
+            _ => false,
+        };
+        if is_due && self.thinks {
             out.entry("reasoning_content").or_insert_with(|| json!(""));
         }
         self.out.push(Value::Object(out));
@@ -246,27 +233,43 @@ impl List {
     }
 }
 
-/// Reasoning goes back in the field that it came in.
-fn echo(message: &Assistant, out: &mut Map<String, Value>) {
-    let thoughts = message.content.iter().filter_map(|block| match block {
+fn thoughts(message: &Assistant) -> impl Iterator<Item = &Thinking> {
+    message.content.iter().filter_map(|block| match block {
         Block::Thinking(thinking) => Some(thinking),
         _ => None,
-    });
-    let thoughts: Vec<&Thinking> = thoughts.collect();
-    let details: Vec<_> = thoughts.iter().flat_map(|thinking| &thinking.details).cloned().collect();
-    if !details.is_empty() {
+    })
+}
+
+/// Reasoning goes back in the field that it came in, as far as the service takes that.
+fn echo(message: &Assistant, how: Echo, out: &mut Map<String, Value>) {
+    let details: Vec<_> = thoughts(message).flat_map(|thinking| &thinking.details).cloned().collect();
+    if !details.is_empty() && how != Echo::ContentPart {
         out.insert("reasoning_details".into(), Value::Array(details));
     }
-    let Some(field) = thoughts.iter().find_map(|thinking| thinking.field.as_deref()) else { return };
-    let text: String = thoughts.iter().map(|thinking| thinking.text.as_str()).collect();
-    match field {
-        "reasoning_details" => {}
-        "content" => {
+    let Some(field) = thoughts(message).find_map(|thinking| thinking.field.as_deref()) else { return };
+    let text: String = thoughts(message).map(|thinking| thinking.text.as_str()).collect();
+    match (field, how) {
+        (_, Echo::ThinkTags) => {
+            let said = out.get("content").and_then(Value::as_str).unwrap_or_default();
+            out.insert("content".into(), json!(format!("<think>{text}</think>{said}")));
+        }
+        ("content", _) => {
             let mut parts = vec![json!({"type": "thinking", "thinking": [{"type": "text", "text": text}]})];
             parts.extend(out.get("content").map(|said| json!({"type": "text", "text": said})));
             out.insert("content".into(), Value::Array(parts));
         }
-        field => drop(out.insert(field.into(), json!(text))),
+        // Templates that know the tags take the reasoning out again.
+        ("reasoning_details" | chunk::TAGS, _) | (_, Echo::ContentPart) => {}
+        (_, Echo::EveryMessage | Echo::CallMessages) => {
+            drop(out.insert("reasoning_content".into(), json!(text)))
+        }
+        (field, _) => drop(out.insert(field.into(), json!(text))),
+    }
+}
+
+fn without_image(part: &mut Part) {
+    if matches!(part, Part::Image { .. }) {
+        *part = Part::text("(an image, which this model cannot see)");
     }
 }
 

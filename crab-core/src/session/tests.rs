@@ -82,7 +82,7 @@ fn the_file_has_the_form_of_the_contract() {
     session.append(user("a\nb\rc\u{2028}d\u{85}e\u{2029}")).unwrap();
     session
         .append(Body::Assistant(Assistant {
-            content: vec![Block::Text { text: "yes".into() }],
+            content: vec![Block::text("yes")],
             provider: "p".into(),
             model: "m".into(),
             stop: Stop::End,

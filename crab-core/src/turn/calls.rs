@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Halt, Turn, since};
 use crate::clip;
 use crate::gate::{Hidden, Permit, Verdict};
-use crate::message::{Part, ToolCall, ToolResult, text_of};
+use crate::message::{Part, Stop, ToolCall, ToolResult, text_of};
 use crate::protocol::{Answer, By, Decision, Denied, Event, Question};
 use crate::redact::{Redacting, Secrets};
 use crate::session::Body;
@@ -92,33 +92,26 @@ impl Turn<'_> {
         if self.line.cancel.is_cancelled() { Err(Halt::Aborted) } else { Ok(texts) }
     }
 
-    /// Answers calls that will not run.
-    pub(super) fn answer_all(&mut self, calls: &[ToolCall], why: &str) {
-        for call in calls {
-            self.announce(call);
-            self.answer(call, Outcome::error(why));
-        }
-    }
-
     /// Answers the calls of a message that the output limit cut: none of them runs, for the later ones may be missing.
-    /// What is no whole call is answered in the session alone.
     pub(super) fn refuse_cut(&mut self, calls: &[ToolCall]) -> Vec<String> {
         self.warn("the output limit cut the answer in the middle of a tool call, which was not run".into());
-        let mut texts = Vec::new();
-        for call in calls {
-            let text = match call.arguments.as_str() {
-                None => CUT.to_owned(),
-                Some(raw) => format!("{CUT}\nreceived of the arguments: {}", clip::middle(raw, 1_000)),
-            };
-            let outcome = Outcome::error(text);
-            if call.arguments.is_object() {
+        self.refuse(calls, Stop::Length, CUT)
+    }
+
+    /// Answers calls that will not run. What is no whole call is answered in the session alone.
+    pub(super) fn refuse(&mut self, calls: &[ToolCall], stop: Stop, why: &str) -> Vec<String> {
+        let was_cut = !matches!(stop, Stop::End | Stop::ToolCalls);
+        let answers = calls.iter().map(|call| match call.arguments.as_str().filter(|_| was_cut) {
+            None => {
                 self.announce(call);
-                texts.push(self.answer(call, outcome));
-            } else {
-                texts.push(text_of(&self.record(call, outcome).0.content));
+                self.answer(call, Outcome::error(why))
             }
-        }
-        texts
+            Some(raw) => {
+                let text = format!("{why}\nreceived of the arguments: {}", clip::middle(raw, 1_000));
+                text_of(&self.record(call, Outcome::error(text)).0.content)
+            }
+        });
+        answers.collect()
     }
 
     fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use crab_core::agent::{self, Agent, Handle, Limits};
+use crab_core::agent::{self, Agent, Handle, Limits, Model};
 use crab_core::gate::{Gate, Permit};
 use crab_core::home::Home;
 use crab_core::message::{Message, Part, Stop, text_of};
@@ -52,13 +52,14 @@ pub(crate) fn half_call(id: &str, name: &str, arguments: &str) -> Step {
 }
 
 struct Scripted {
+    name: &'static str,
     answers: Mutex<VecDeque<Vec<Step>>>,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Provider for Scripted {
     fn name(&self) -> &str {
-        "fake"
+        self.name
     }
 
     fn stream(&self, request: Request) -> Deltas {
@@ -178,6 +179,7 @@ pub(crate) struct Chat {
     session: Option<Session>,
     folder: tempfile::TempDir,
     pub(crate) limits: Limits,
+    fallback: Vec<Vec<Vec<Step>>>,
 }
 
 impl Chat {
@@ -189,12 +191,18 @@ impl Chat {
             secrets: vec![],
             session: None,
             folder: tempfile::tempdir().unwrap(),
+            fallback: vec![],
             limits: Limits::default(),
         }
     }
 
     pub(crate) fn tool(&mut self, tool: Fake) {
         self.tools.push(Arc::new(tool));
+    }
+
+    /// A model to fall back on, with its answers.
+    pub(crate) fn spare(&mut self, answers: impl IntoIterator<Item = Vec<Step>>) {
+        self.fallback.push(answers.into_iter().collect());
     }
 
     pub(crate) fn yolo(&mut self) {
@@ -216,13 +224,22 @@ impl Chat {
 
     pub(crate) fn start(self) -> Started {
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let provider = Scripted { answers: Mutex::new(self.answers.into()), requests: requests.clone() };
+        let scripted = |name, answers: Vec<Vec<Step>>| {
+            let requests = requests.clone();
+            Arc::new(Scripted { name, answers: Mutex::new(answers.into()), requests })
+        };
+        let provider = scripted("fake", self.answers);
+        let other = |answers| Model {
+            provider: scripted("spare", answers),
+            name: "spare-model".into(),
+            max_output: None,
+        };
+        let fallback = self.fallback.into_iter().map(other).collect();
         let secrets = Arc::new(Secrets::new(self.secrets));
         let handle = agent::spawn(Agent {
-            provider: Arc::new(provider),
-            model: "fake-model".into(),
+            model: Model { provider, name: "fake-model".into(), max_output: None },
+            fallback,
             effort: None,
-            max_output: None,
             system: "be brief".into(),
             tools: self.tools,
             gate: self.gate,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crab_core::message::{Message, Stop};
+use crab_core::message::{Message, Stop, text_of};
 use crab_core::protocol::{Answer, Command, EndStop, Event, FailureKind};
+use crab_core::provider::Request;
 use crab_core::tools::{Kind, Output};
 use tokio::sync::Barrier;
 
@@ -392,25 +393,97 @@ async fn an_answer_that_is_all_limit_and_no_text_is_a_failure() {
     assert_eq!(chat.end().await.stop, EndStop::End);
 }
 
+/// What the model said in a request, message by message.
+fn said(request: &Request) -> Vec<String> {
+    let texts = request.messages.iter().filter_map(|message| match message {
+        Message::Assistant(message) => Some(message.text()),
+        _ => None,
+    });
+    texts.collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_cut_stream_keeps_its_text_and_runs_nothing() {
+async fn an_answer_that_breaks_off_is_kept_and_gone_on_with() {
     let mut chat = Chat::new([
         vec![say("Half an ans"), half_call("c1", "ok", "{}"), Step::Fail(FailureKind::Cut)],
+        vec![say("wer.")],
         vec![say("fine")],
     ]);
     chat.tool(Fake::new("ok", Kind::Read, |_| panic!("it must not run")));
     let mut chat = chat.start();
     chat.submit("go").await;
-    let end = chat.end().await;
-    assert_eq!(end.error.unwrap().kind, FailureKind::Cut);
+    assert_eq!(chat.end().await.stop, EndStop::End);
+    assert_eq!(
+        chat.count(
+            |event| matches!(event, Event::Warned { message } if message.contains("go on from there"))
+        ),
+        1
+    );
+    let last = chat.request(2).messages.pop().unwrap();
+    assert!(matches!(&last, Message::User(parts) if text_of(parts).contains("Go on exactly")), "{last:?}");
     chat.submit("again").await;
     assert_eq!(chat.end().await.stop, EndStop::End);
-    let kept = chat
-        .request(2)
+    assert_eq!(said(&chat.request(3)), ["Half an answer."]);
+    let told = chat
+        .request(3)
         .messages
         .iter()
-        .any(|m| matches!(m, Message::Assistant(a) if a.text() == "Half an ans"));
-    assert!(kept);
+        .any(|m| matches!(m, Message::User(p) if text_of(p).contains("Go on exactly")));
+    assert!(!told, "the note is for one request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_breaks_off_again_and_again_ends_the_turn() {
+    let cut = |text| vec![say(text), Step::Fail(FailureKind::Cut)];
+    let mut chat = Chat::new([cut("a"), cut("b"), cut("c"), vec![say("fine")]]).start();
+    chat.submit("go").await;
+    let end = chat.end().await;
+    assert_eq!((end.error.unwrap().kind, end.requests), (FailureKind::Cut, 3));
+    chat.submit("again").await;
+    assert_eq!(chat.end().await.stop, EndStop::End);
+    assert_eq!(said(&chat.request(4)), ["abc"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_limit_is_passed_to_go_on() {
+    let mut chat = Chat::new([vec![say("Half"), Step::Fail(FailureKind::Cut)]]);
+    chat.limits.requests = Some(1);
+    let mut chat = chat.start();
+    chat.submit("go").await;
+    assert_eq!(chat.end().await.error.unwrap().kind, FailureKind::Cut);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_stays_overloaded_gives_way_for_the_rest_of_the_turn() {
+    let busy = || vec![Step::Fail(FailureKind::Overloaded)];
+    let mut chat = Chat::new([busy(), vec![say("back again")]]);
+    chat.spare([busy()]);
+    chat.spare([vec![call("c1", "ok", "{}")], vec![say("done")]]);
+    chat.tool(Fake::text("ok", Kind::Read, "done"));
+    let mut chat = chat.start();
+    chat.submit("go").await;
+    let end = chat.end().await;
+    assert_eq!((end.stop, end.requests), (EndStop::End, 4));
+    let models: Vec<_> = (1..=4).map(|n| chat.request(n).model).collect();
+    assert_eq!(models, ["fake-model", "spare-model", "spare-model", "spare-model"]);
+    assert_eq!(
+        chat.count(
+            |event| matches!(event, Event::Warned { message } if message.contains("`spare/spare-model`"))
+        ),
+        2
+    );
+    chat.submit("next").await;
+    assert_eq!(chat.end().await.stop, EndStop::End);
+    assert_eq!(chat.request(5).model, "fake-model");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_another_model_would_share_ends_the_turn() {
+    let mut chat = Chat::new([vec![Step::Fail(FailureKind::Overflow)]]);
+    chat.spare([vec![say("never")]]);
+    let mut chat = chat.start();
+    chat.submit("go").await;
+    assert_eq!(chat.end().await.error.unwrap().kind, FailureKind::Overflow);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,42 +1,17 @@
 //! Bodies and streams of the Messages protocol.
 
+use std::sync::Arc;
+
 use super::*;
-use crate::message::{Stop, ToolCall};
 use crate::provider::ToolSpec;
+use crate::provider::samples::{self, call, image, result, text, user};
 
 fn request(messages: Vec<Message>) -> Request {
-    Request {
-        model: "claude-sonnet-4-5".into(),
-        system: "be good".into(),
-        messages,
-        tools: Arc::new([]),
-        effort: None,
-        max_output: None,
-        session: "s".into(),
-    }
-}
-
-fn user(text: &str) -> Message {
-    Message::User(vec![Part::text(text)])
+    Request { model: "claude-sonnet-4-5".into(), ..samples::request(messages) }
 }
 
 fn said(provider: &str, content: Vec<Block>) -> Message {
-    let (provider, model) = (provider.into(), "claude-sonnet-4-5".into());
-    Message::Assistant(Assistant { content, provider, model, stop: Stop::End, ..Default::default() })
-}
-
-fn call(id: &str, arguments: Value) -> Block {
-    Block::ToolCall(ToolCall { id: id.into(), name: "read".into(), arguments, extra: None })
-}
-
-fn result(id: &str, content: Vec<Part>) -> Message {
-    Message::ToolResult(ToolResult {
-        tool_call_id: id.into(),
-        name: "read".into(),
-        is_error: true,
-        content,
-        ms: 1,
-    })
+    samples::said_by(provider, "claude-sonnet-4-5", content)
 }
 
 fn thinking(signature: Option<&str>) -> Block {
@@ -47,13 +22,9 @@ fn thinking(signature: Option<&str>) -> Block {
     })
 }
 
-fn text(text: &str) -> Block {
-    Block::Text { text: text.into() }
-}
-
 /// The messages, without cache marks.
 fn sent(messages: Vec<Message>) -> Value {
-    let mut messages = super::messages(&request(messages), "anthropic");
+    let mut messages = super::messages(&request(messages), &Compat::UNKNOWN, "anthropic");
     for block in messages.iter_mut().filter_map(|message| message["content"].as_array_mut()).flatten() {
         block.as_object_mut().unwrap().remove("cache_control");
     }
@@ -75,7 +46,7 @@ fn a_request_has_its_cache_marks_and_nothing_that_is_not_needed() {
         schema: json!({"type": "object"}),
     };
     request.tools = Arc::new([spec("a"), spec("b")]);
-    let body = body(&request, "anthropic");
+    let body = body(&request, &Compat::UNKNOWN, "anthropic");
     assert_eq!(body.to_string().matches("cache_control").count(), 4);
     let marked = |value: &Value| value.get("cache_control").is_some();
     assert!(marked(&body["system"][0]) && marked(&body["tools"][1]) && !marked(&body["tools"][0]));
@@ -85,12 +56,11 @@ fn a_request_has_its_cache_marks_and_nothing_that_is_not_needed() {
 
 #[test]
 fn results_of_a_turn_are_one_message_before_any_text() {
-    let image = Part::Image { media_type: "image/png".into(), data: "QQ==".into() };
     let calls = vec![text("  "), call("i.1", json!({"a": 1})), call("j", json!("{\"brok"))];
     let out = sent(vec![
         user("a"),
         said("x", calls),
-        result("i.1", vec![image]),
+        result("i.1", vec![image()]),
         result("j", vec![Part::text("")]),
         user("b"),
     ]);
@@ -99,8 +69,8 @@ fn results_of_a_turn_are_one_message_before_any_text() {
     let expected = json!([
         {"role": "user", "content": [{"type": "text", "text": "a"}]},
         {"role": "assistant", "content": [
-            {"type": "tool_use", "id": id, "name": "read", "input": {"a": 1}},
-            {"type": "tool_use", "id": "j", "name": "read", "input": {}},
+            {"type": "tool_use", "id": id, "name": "look", "input": {"a": 1}},
+            {"type": "tool_use", "id": "j", "name": "look", "input": {}},
         ]},
         {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": id, "is_error": true, "content": [
@@ -142,7 +112,7 @@ fn check_thinking(model: &str, effort: Effort, expected: Value) {
     let mut request = request(vec![user("a")]);
     request.model = model.into();
     request.effort = Some(effort);
-    let body = body(&request, "anthropic");
+    let body = body(&request, &Compat::UNKNOWN, "anthropic");
     let budget = &body["thinking"]["budget_tokens"];
     assert_eq!(
         json!([body["max_tokens"], body["thinking"]["type"], budget, body["output_config"]["effort"]]),
@@ -169,5 +139,19 @@ fn a_run_of_tools_that_began_without_thinking_goes_on_without() {
     let mut request =
         request(vec![user("a"), said("x", vec![call("i", json!({}))]), result("i", vec![Part::text("r")])]);
     request.effort = Some(Effort::High);
-    assert_eq!(body(&request, "anthropic").get("thinking"), None);
+    assert_eq!(body(&request, &Compat::UNKNOWN, "anthropic").get("thinking"), None);
+}
+
+#[test]
+fn what_a_refusal_taught_is_kept_to() {
+    let mut request = request(vec![user("a")]);
+    request.effort = Some(Effort::High);
+    let small = Compat { output_limit: Some(8_192), ..Compat::UNKNOWN };
+    let body_of = |compat: &Compat| body(&request, compat, "anthropic");
+    assert_eq!(body_of(&small)["max_tokens"], json!(8_192));
+    assert_eq!(body_of(&small)["thinking"]["budget_tokens"], json!(4_096));
+    let adaptive = Compat { adaptive_thinking: Some(true), ..Compat::UNKNOWN };
+    assert_eq!(body_of(&adaptive)["thinking"], json!({"type": "adaptive"}));
+    let none = Compat { reasoning: Ask::None, ..Compat::UNKNOWN };
+    assert_eq!(body_of(&none).get("thinking"), None);
 }

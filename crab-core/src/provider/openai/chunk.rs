@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::tags::Tags;
 use crate::accumulate::{CallPiece, Slots};
 use crate::message::{Stop, Usage};
 use crate::provider::Delta;
@@ -12,9 +13,13 @@ use crate::sse::Event;
 /// The fields that carry reasoning, in the order in which they are looked for; some services send two with one text.
 const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 
+/// The name of the field for reasoning that stands in the text between tags.
+pub(super) const TAGS: &str = "think";
+
 /// The state of one answer.
 #[derive(Default)]
 pub(super) struct Chunks {
+    tags: Tags,
     /// The last finish word.
     finish: Option<String>,
     /// The upstream's own word says that the answer was cut, whatever the gateway calls it.
@@ -69,7 +74,8 @@ impl Decode for Chunks {
         self.done || self.finish.is_some()
     }
 
-    fn end(&mut self, _: &mut Vec<Delta>) -> Result<Stop, Broken> {
+    fn end(&mut self, out: &mut Vec<Delta>) -> Result<Stop, Broken> {
+        self.tags.finish(out);
         let stop = match self.finish.as_deref() {
             None if self.calls.are_whole() => Stop::ToolCalls,
             None if !self.done => return Err(Broken::Cut),
@@ -93,16 +99,22 @@ impl Decode for Chunks {
 }
 
 impl Chunks {
+    /// Whether reasoning is looked for in the text.
+    pub(super) fn new(think_tags: bool) -> Self {
+        Self { tags: Tags::new(think_tags), ..Self::default() }
+    }
+
     fn choice(&mut self, choice: &Value, delta: Option<&Value>, out: &mut Vec<Delta>) {
         let none = Value::Null;
         let delta = delta.unwrap_or(&none);
         reasoning(delta, out);
-        content(delta.get("content"), out);
+        content(delta.get("content"), |delta| self.tags.take(delta, out));
         if let Some(text) = text(delta.get("refusal")) {
             self.refused = true;
-            out.push(Delta::Text(text.to_owned()));
+            out.push(Delta::Refusal(text.to_owned()));
         }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            self.tags.finish(out);
             out.push(self.call(call));
         }
         if let Some(word) = text(choice.get("finish_reason")) {
@@ -158,10 +170,12 @@ fn reasoning(delta: &Value, out: &mut Vec<Delta>) {
 }
 
 /// A string, or the parts of Mistral, whose reasoning comes as content.
-fn content(content: Option<&Value>, out: &mut Vec<Delta>) {
+fn content(content: Option<&Value>, take: impl FnMut(Delta)) {
     match content {
-        Some(Value::String(text)) if !text.is_empty() => out.push(Delta::Text(text.clone())),
-        Some(Value::Array(parts)) => parts.iter().for_each(|part| out.extend(content_part(part))),
+        Some(Value::String(text)) if !text.is_empty() => {
+            Some(Delta::Text(text.clone())).into_iter().for_each(take)
+        }
+        Some(Value::Array(parts)) => parts.iter().filter_map(content_part).for_each(take),
         _ => {}
     }
 }

@@ -1,72 +1,33 @@
 //! Bodies and streams of chat completions.
 
+use std::sync::Arc;
+
 use super::*;
-use crate::message::{Stop, ToolCall};
 use crate::provider::ToolSpec;
+use crate::provider::samples::{self, image, request, result, said, text, thought, user};
 
-fn request(messages: Vec<Message>) -> Request {
-    Request {
-        model: "m".into(),
-        system: "be good".into(),
-        messages,
-        tools: Arc::new([]),
-        effort: None,
-        max_output: None,
-        session: "s".into(),
-    }
-}
-
-fn user(text: &str) -> Message {
-    Message::User(vec![Part::text(text)])
-}
-
-fn said(provider: &str, content: Vec<Block>) -> Message {
-    let stop = Stop::ToolCalls;
-    Message::Assistant(Assistant {
-        content,
-        provider: provider.into(),
-        model: "m".into(),
-        stop,
-        ..Default::default()
-    })
-}
-
+/// A call of a service that wants something back with it.
 fn call(id: &str, arguments: Value) -> Block {
-    Block::ToolCall(ToolCall {
-        id: id.into(),
-        name: "read".into(),
-        arguments,
-        extra: Some(json!({"google": 1})),
-    })
+    let mut call = samples::call(id, arguments);
+    if let Block::ToolCall(call) = &mut call {
+        call.extra = Some(json!({"google": 1}));
+    }
+    call
 }
 
-fn result(id: &str, content: Vec<Part>) -> Message {
-    Message::ToolResult(ToolResult {
-        tool_call_id: id.into(),
-        name: "read".into(),
-        is_error: false,
-        content,
-        ms: 1,
-    })
-}
-
-fn thinking(field: &str) -> Block {
-    Block::Thinking(Thinking { text: "hm".into(), field: Some(field.into()), ..Default::default() })
-}
-
-fn text(text: &str) -> Block {
-    Block::Text { text: text.into() }
+fn at(host: &str) -> Compat {
+    crate::provider::services::compat("", host)
 }
 
 #[track_caller]
 fn check(messages: Vec<Message>, expected: Value) {
-    let body = body(&request(messages), Quirks::of("x"), "openai");
+    let body = body(&request(messages), &at("x"), "openai");
     assert_eq!(Value::Array(body["messages"].as_array().unwrap()[1..].to_vec()), expected);
 }
 
 #[test]
 fn a_small_request_holds_nothing_that_is_not_needed() {
-    let body = body(&request(vec![user("hi")]), Quirks::of("x"), "openai").to_string();
+    let body = body(&request(vec![user("hi")]), &at("x"), "openai").to_string();
     let expected = r#"{"messages":[{"content":"be good","role":"system"},{"content":"hi","role":"user"}],"model":"m","stream":true,"stream_options":{"include_usage":true}}"#;
     assert_eq!(body, expected);
 }
@@ -78,10 +39,10 @@ fn options_go_out_in_the_words_of_the_service() {
     request.effort = Some(Effort::Low);
     request.tools =
         Arc::new([ToolSpec { name: "t".into(), description: "d".into(), schema: json!({"type": "object"}) }]);
-    let plain = body(&request, Quirks::of("x"), "p");
+    let plain = body(&request, &at("x"), "p");
     assert_eq!((&plain["max_tokens"], &plain["reasoning_effort"]), (&json!(9), &json!("low")));
     assert_eq!(plain["tools"][0]["function"]["parameters"], json!({"type": "object"}));
-    let openai = body(&request, Quirks::of("api.openai.com"), "p");
+    let openai = body(&request, &at("api.openai.com"), "p");
     assert_eq!((&openai["max_completion_tokens"], &openai["prompt_cache_key"]), (&json!(9), &json!("s")));
     assert_eq!(openai.get("max_tokens"), None);
 }
@@ -95,7 +56,7 @@ fn calls_and_results_keep_their_ids_in_a_form_that_is_accepted() {
             said("x", vec![call(&long, json!({"a": 1}))]),
             result(&long, vec![Part::text("r")]),
         ]),
-        Quirks::of("x"),
+        &at("x"),
         "openai",
     );
     let id = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
@@ -114,7 +75,7 @@ fn broken_arguments_and_empty_results_go_out_as_something_valid() {
         ],
         json!([
             {"role": "user", "content": "a"},
-            {"role": "assistant", "tool_calls": [{"id": "i", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
+            {"role": "assistant", "tool_calls": [{"id": "i", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
             {"role": "tool", "tool_call_id": "i", "content": "(no output)"},
         ]),
     );
@@ -122,16 +83,15 @@ fn broken_arguments_and_empty_results_go_out_as_something_valid() {
 
 #[test]
 fn images_of_results_follow_behind_all_results_of_the_turn() {
-    let image = Part::Image { media_type: "image/png".into(), data: "QQ==".into() };
     let calls = vec![call("i", json!({})), call("j", json!({}))];
     let messages = vec![
         user("a"),
         said("x", calls),
-        result("i", vec![image]),
+        result("i", vec![image()]),
         result("j", vec![Part::text("r")]),
         user("b"),
     ];
-    let body = body(&request(messages), Quirks::of("x"), "openai");
+    let body = body(&request(messages), &at("x"), "openai");
     let roles: Vec<_> =
         body["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
@@ -149,37 +109,149 @@ fn blank_messages_of_the_model_are_left_out_and_users_joined() {
 #[test]
 fn reasoning_goes_back_to_its_own_model_in_its_own_field_and_to_no_other() {
     let body_of = |provider, block| {
-        body(&request(vec![user("a"), said(provider, vec![block, text("b")])]), Quirks::of("x"), "openai")
+        body(&request(vec![user("a"), said(provider, vec![block, text("b")])]), &at("x"), "openai")
     };
-    assert_eq!(body_of("openai", thinking("reasoning"))["messages"][2]["reasoning"], json!("hm"));
-    let content = &body_of("openai", thinking("content"))["messages"][2]["content"];
+    assert_eq!(body_of("openai", thought("reasoning"))["messages"][2]["reasoning"], json!("hm"));
+    let content = &body_of("openai", thought("content"))["messages"][2]["content"];
     assert_eq!(content[0]["thinking"][0]["text"], json!("hm"));
     assert_eq!(content[1]["text"], json!("b"));
-    let foreign = body_of("other", thinking("reasoning_content")).to_string();
+    let foreign = body_of("other", thought("reasoning_content")).to_string();
     assert!(!foreign.contains("hm") && !foreign.contains("reasoning"));
     let extra = |provider| {
-        body(&request(vec![user("a"), said(provider, vec![call("i", json!({}))])]), Quirks::of("x"), "openai")
+        body(&request(vec![user("a"), said(provider, vec![call("i", json!({}))])]), &at("x"), "openai")
             .to_string()
     };
     assert!(extra("openai").contains("extra_content") && !extra("other").contains("extra_content"));
 }
 
+/// The message of the model in a conversation with a service of these habits, which thought before it called a tool.
+fn echoed(compat: Compat, field: &str, first: bool) -> Value {
+    let last = if first {
+        vec![text("c"), call("i", json!({}))]
+    } else {
+        vec![thought(field), call("i", json!({}))]
+    };
+    let history = vec![
+        user("a"),
+        said("p", vec![thought(field), text("b")]),
+        user("x"),
+        said("p", last),
+        result("i", vec![]),
+    ];
+    let body = body(&request(history), &compat, "p");
+    body["messages"][if first { 2 } else { 4 }].clone()
+}
+
 #[test]
-fn refusals_teach_what_to_leave_out() {
-    let mut limited = request(vec![]);
-    limited.max_output = Some(1);
-    let start = Quirks::of("x");
-    let learnt = |words: &str| start.learn(words, &limited).unwrap();
-    assert!(!learnt("unknown field `stream_options`").stream_options);
-    assert!(
-        learnt("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.").completion_tokens
-    );
-    let back =
-        Quirks::of("api.openai.com").learn("'max_completion_tokens' is not supported", &limited).unwrap();
-    assert!(!back.completion_tokens);
-    assert!(!learnt("`reasoning_effort` is not supported").effort);
-    let everywhere = learnt("The `reasoning_content` in the thinking mode must be passed back");
-    assert!(everywhere.reasoning_everywhere);
-    assert_eq!(everywhere.learn("reasoning_content again", &limited), None);
-    assert_eq!(start.learn("max_tokens is too large", &request(vec![])), None);
+fn reasoning_goes_back_as_each_service_wants_it() {
+    let field = "reasoning_content";
+    assert_eq!(echoed(at("x"), "reasoning", true)["reasoning"], json!("hm"));
+    assert_eq!(echoed(at("dashscope.aliyuncs.com"), field, true).get(field), None);
+    let deepseek = at("api.deepseek.com");
+    assert_eq!(echoed(deepseek, field, true)[field], json!("hm"));
+    let foreign = request(vec![
+        user("a"),
+        said("q", vec![text("b")]),
+        user("c"),
+        said("p", vec![thought(field), text("d")]),
+    ]);
+    let body_of = |request: &Request, compat: Compat| body(request, &compat, "p")["messages"].clone();
+    assert_eq!(body_of(&foreign, deepseek)[2][field], json!(""));
+    let unthought = request(vec![user("a"), said("p", vec![text("b")])]);
+    assert_eq!(body_of(&unthought, deepseek)[2].get(field), None);
+    assert_eq!(body_of(&unthought, at("api.moonshot.ai"))[2].get(field), None);
+    let called = request(vec![
+        user("a"),
+        said("p", vec![thought(field), text("b")]),
+        said("q", vec![call("i", json!({}))]),
+        result("i", vec![]),
+    ]);
+    assert_eq!(body_of(&called, at("api.moonshot.ai"))[3][field], json!(""));
+    assert_eq!(body_of(&called, at("api.moonshot.ai"))[3]["content"], json!(""));
+    let mistral = echoed(at("api.mistral.ai"), field, true);
+    assert_eq!((mistral.get(field), &mistral["content"]), (None, &json!("b")));
+    assert_eq!(echoed(at("api.mistral.ai"), "content", true)["content"][0]["type"], json!("thinking"));
+    assert_eq!(echoed(at("api.cerebras.ai"), "reasoning", true)["content"], json!("<think>hm</think>b"));
+    let in_loop = Compat { reasoning_echo: Echo::ToolLoop, ..at("x") };
+    assert_eq!(echoed(in_loop, field, true).get(field), None);
+    assert_eq!(echoed(in_loop, field, false)[field], json!("hm"));
+    assert!(!echoed(at("x"), chunk::TAGS, true).to_string().contains("hm"));
+}
+
+#[test]
+fn each_service_is_asked_to_think_in_its_own_words() {
+    let asked = |host: &str, effort: Effort| {
+        let mut request = request(vec![user("a")]);
+        request.effort = Some(effort);
+        let mut body = body(&request, &at(host), "p");
+        let body = body.as_object_mut().unwrap();
+        for key in ["model", "messages", "stream", "stream_options", "prompt_cache_key"] {
+            body.remove(key);
+        }
+        Value::Object(body.clone())
+    };
+    let cases = [
+        ("x", json!({"reasoning_effort": "high"}), json!({})),
+        (
+            "generativelanguage.googleapis.com",
+            json!({"reasoning_effort": "high"}),
+            json!({"reasoning_effort": "none"}),
+        ),
+        ("api.mistral.ai", json!({"reasoning_effort": "high"}), json!({"reasoning_effort": "none"})),
+        ("api.z.ai", json!({"thinking": {"type": "enabled"}}), json!({"thinking": {"type": "disabled"}})),
+        (
+            "api.deepseek.com",
+            json!({"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+            json!({"thinking": {"type": "disabled"}}),
+        ),
+        ("dashscope.aliyuncs.com", json!({"enable_thinking": true}), json!({"enable_thinking": false})),
+        ("openrouter.ai", json!({"reasoning": {"effort": "high"}}), json!({"reasoning": {"enabled": false}})),
+        (
+            "ai-gateway.vercel.sh",
+            json!({"reasoning": {"enabled": true}}),
+            json!({"reasoning": {"enabled": false}}),
+        ),
+        ("api.minimax.io", json!({}), json!({})),
+    ];
+    for (host, on, off) in cases {
+        assert_eq!((asked(host, Effort::High), asked(host, Effort::Off)), (on, off), "{host}");
+    }
+}
+
+#[test]
+fn what_a_service_cannot_read_goes_out_as_something_that_it_can() {
+    let history = vec![
+        user("a"),
+        said("p", vec![call("call_1", json!({}))]),
+        result("call_1", vec![image()]),
+        user("b"),
+    ];
+    let mistral = body(&request(history.clone()), &at("api.mistral.ai"), "p")["messages"].clone();
+    let roles: Vec<_> = mistral.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "user"]);
+    assert_eq!(mistral[3]["tool_call_id"].as_str().unwrap().len(), 9);
+    assert_eq!(mistral[2]["tool_calls"][0]["id"], mistral[3]["tool_call_id"]);
+    let deepseek = body(&request(history), &at("api.deepseek.com"), "p").to_string();
+    assert!(!deepseek.contains("image_url") && deepseek.contains("cannot see"));
+}
+
+#[test]
+fn cache_marks_stand_where_the_model_needs_them() {
+    let mut marked = request(vec![user("a"), said("p", vec![call("i", json!({}))]), result("i", vec![])]);
+    marked.model = "anthropic/claude-sonnet-4.5".into();
+    let messages = body(&marked, &at("openrouter.ai"), "p")["messages"].clone();
+    let marks: Vec<bool> =
+        messages.as_array().unwrap().iter().map(|m| m.to_string().contains("cache_control")).collect();
+    assert_eq!(marks, [true, true, false, true]);
+    marked.model = "openai/gpt-5".into();
+    assert!(!body(&marked, &at("openrouter.ai"), "p").to_string().contains("cache_control"));
+}
+
+#[test]
+fn a_longer_conversation_begins_with_the_bytes_of_the_shorter() {
+    let mut history = vec![user("a"), said("p", vec![thought("reasoning"), call("i", json!({"x": 1}))])];
+    let short = body(&request(history.clone()), &at("x"), "p")["messages"].to_string();
+    history.extend([result("i", vec![]), said("p", vec![text("done")]), user("next")]);
+    let long = body(&request(history), &at("x"), "p")["messages"].to_string();
+    assert!(long.starts_with(short.trim_end_matches(']')));
 }
