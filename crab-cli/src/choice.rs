@@ -1,11 +1,10 @@
 //! Whom to ask: provider, model and key, out of flags, environment, configuration and session.
 
-use std::sync::Arc;
-
 use crab_core::agent::Model;
 use crab_core::config::{self, Config, Keys, ProviderConfig, split_model};
 use crab_core::protocol::FailureKind;
-use crab_core::provider::{self, Api, Known, Provider, SERVICES};
+use crab_core::provider::tape::{Asked, Tape};
+use crab_core::provider::{self, Api, Known, Options, SERVICES};
 
 use crate::args::Args;
 use crate::setup::{Stop, env};
@@ -24,6 +23,50 @@ pub(crate) struct Choice<'a> {
 pub(crate) struct Chosen {
     pub(crate) provider: String,
     pub(crate) model: String,
+}
+
+/// How a model is asked, before anything is made of it.
+pub(crate) struct Plan {
+    options: Options,
+    model: String,
+    max_output: Option<u32>,
+}
+
+impl Plan {
+    /// As a recording remembers it.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked {
+            provider: self.options.name.clone(),
+            model: self.model.clone(),
+            api: self.options.api.to_string(),
+            base_url: self.options.base_url.clone(),
+            max_output: self.max_output,
+            max_retries: self.options.max_retries,
+            compat: self.options.compat.clone(),
+        }
+    }
+
+    /// As it was recorded. Neither a key nor a network is needed for it.
+    pub(crate) fn recorded(asked: &Asked) -> Result<Self, Stop> {
+        let api = asked.api.parse().map_err(|err| Stop::wrong(format!("the recording: {err}")))?;
+        let mut options = Options::new(&asked.provider, api);
+        options.base_url = asked.base_url.clone();
+        options.max_retries = asked.max_retries;
+        options.compat = asked.compat.clone();
+        Ok(Self { options, model: asked.model.clone(), max_output: asked.max_output })
+    }
+
+    /// Whether there is a wire at all.
+    pub(crate) fn has_wire(&self) -> bool {
+        self.options.api != Api::Mock
+    }
+
+    /// The model with its provider. Nothing is sent.
+    pub(crate) fn build(mut self, tape: Option<Tape>) -> Result<Model, Stop> {
+        self.options.tape = tape;
+        let provider = provider::by_name(self.options).map_err(Stop::wrong)?;
+        Ok(Model { provider, name: self.model, max_output: self.max_output })
+    }
 }
 
 type Named = (Option<String>, String);
@@ -88,8 +131,8 @@ impl Choice<'_> {
         &mut self,
         chosen: &Chosen,
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<Model>, Stop> {
-        let mut models = vec![];
+    ) -> Result<Vec<Plan>, Stop> {
+        let mut plans = vec![];
         for name in &self.config.fallback {
             let (provider, model) = self.split(name);
             let Some(provider) = provider else {
@@ -100,14 +143,14 @@ impl Choice<'_> {
             if (&provider, &model) == (&chosen.provider, &chosen.model) {
                 continue;
             }
-            match self.model_at(Chosen { provider, model }, None) {
-                Ok(model) => models.push(model),
+            match self.plan(&Chosen { provider, model }, None) {
+                Ok(plan) => plans.push(plan),
                 Err(stop) => {
                     warnings.push(format!("`{name}` of `fallback` is left out: {}", stop.failure.message))
                 }
             }
         }
-        Ok(models)
+        Ok(plans)
     }
 
     /// The provider that a later layer names than the one that can have set the model.
@@ -149,26 +192,17 @@ impl Choice<'_> {
         ))
     }
 
-    /// The model with its provider.
-    pub(crate) fn connect(&mut self, chosen: &Chosen) -> Result<Model, Stop> {
-        let Chosen { provider, model } = chosen;
-        let base_url = self.args.base_url.clone();
-        self.model_at(Chosen { provider: provider.clone(), model: model.clone() }, base_url)
-    }
-
-    fn model_at(&mut self, chosen: Chosen, base_url: Option<String>) -> Result<Model, Stop> {
+    /// How the model is asked, at an address of its own or at that of the flag.
+    pub(crate) fn plan(&mut self, chosen: &Chosen, base_url: Option<String>) -> Result<Plan, Stop> {
         let full = format!("{}/{}", chosen.provider, chosen.model);
         let model = self.config.models.get(&full).or_else(|| self.config.models.get(&chosen.model));
         let max_output = model.and_then(|model| model.max_output);
-        Ok(Model { provider: self.provider(&chosen.provider, base_url)?, name: chosen.model, max_output })
+        let options = self.options(&chosen.provider, base_url)?;
+        Ok(Plan { options, model: chosen.model.clone(), max_output })
     }
 
-    /// The provider of this name, at an address of its own or at that of the flag. Nothing is sent.
-    pub(crate) fn provider(
-        &mut self,
-        name: &str,
-        base_url: Option<String>,
-    ) -> Result<Arc<dyn Provider>, Stop> {
+    /// What is configured for a provider, its key included. Nothing is sent.
+    pub(crate) fn options(&mut self, name: &str, base_url: Option<String>) -> Result<Options, Stop> {
         if !self.is_known(name) {
             return Err(self.unknown(name));
         }
@@ -184,7 +218,7 @@ impl Choice<'_> {
             (None, Some(known)) => known.api_at(base_url.as_deref()),
             (None, None) => Api::OpenaiChat,
         };
-        let mut options = provider::Options::new(name, api);
+        let mut options = Options::new(name, api);
         options.base_url = base_url;
         options.headers = settings.headers.clone().into_iter().collect();
         options.max_retries = settings.max_retries;
@@ -195,7 +229,7 @@ impl Choice<'_> {
             config::Tls::System => provider::Tls::System,
         };
         options.key = self.key(name, known.as_ref(), &options)?;
-        provider::by_name(options).map_err(Stop::wrong)
+        Ok(options)
     }
 
     /// The key, or the error that says how to give one. A service on this machine, and one that names no variable, may
@@ -204,7 +238,7 @@ impl Choice<'_> {
         &mut self,
         name: &str,
         known: Option<&Known>,
-        options: &provider::Options,
+        options: &Options,
     ) -> Result<Option<provider::Key>, Stop> {
         if options.api == Api::Mock {
             return Ok(None);

@@ -1,11 +1,13 @@
 //! The front end: events to the screen, typed lines, signals and answers to the agent.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crab_core::agent::Handle;
 use crab_core::message::Part;
 use crab_core::protocol::{Answer, Command, End, Event};
+use crab_core::provider::tape::Recorder;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
@@ -52,18 +54,31 @@ pub(crate) struct Front {
     has_reader: bool,
     /// Turns that did not end in time and whose ends are still to come.
     owed: usize,
+    /// Where the prompts are written down.
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Front {
     /// Puts them together.
     pub(crate) fn new(handle: Handle, screen: Screen, signals: Signals) -> Self {
-        Self { handle, screen, signals, has_reader: true, owed: 0 }
+        Self { handle, screen, signals, has_reader: true, owed: 0, recorder: None }
     }
 
-    /// Print mode: one turn, then the exit code. All output has left crab when it returns.
-    pub(crate) async fn print_run(mut self, prompt: Vec<Part>) -> io::Result<u8> {
-        let turn = self.turn(prompt).await?;
-        let exit = self.verdict(&turn)?;
+    /// Writes the prompts down.
+    pub(crate) fn recording(self, recorder: Option<Arc<Recorder>>) -> Self {
+        Self { recorder, ..self }
+    }
+
+    /// Print mode: a turn for each prompt, then the exit code of the last. All output has left crab when it returns.
+    pub(crate) async fn print_run(mut self, prompts: Vec<Vec<Part>>) -> io::Result<u8> {
+        let mut exit = 0;
+        for prompt in prompts {
+            let turn = self.turn(prompt).await?;
+            exit = self.verdict(&turn)?;
+            if turn.cause.is_some() || turn.end.is_none() {
+                break;
+            }
+        }
         self.screen.renderer.close(exit)?;
         Ok(self.finish(exit).await)
     }
@@ -100,10 +115,17 @@ impl Front {
         Ok(self.finish(exit).await)
     }
 
+    async fn submit(&mut self, prompt: Vec<Part>) -> bool {
+        if let Some(recorder) = &self.recorder {
+            recorder.prompt(&prompt);
+        }
+        self.tell(Command::Submit(prompt)).await
+    }
+
     /// Runs one turn to its end.
     async fn turn(&mut self, prompt: Vec<Part>) -> io::Result<Turn> {
         let mut turn = Turn { end: None, cause: None };
-        if !self.tell(Command::Submit(prompt)).await {
+        if !self.submit(prompt).await {
             return Ok(turn);
         }
         let mut deadline = None;

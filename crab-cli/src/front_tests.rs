@@ -67,7 +67,7 @@ async fn a_run_prints_each_message_on_a_line_of_its_own() {
         agent.say(2, "All done.\n");
         agent.send(end(EndStop::End, &["Looking.", "All done.\n"]));
     };
-    let (exit, ()) = tokio::join!(front.print_run(vec![]), agent);
+    let (exit, ()) = tokio::join!(front.print_run(vec![vec![]]), agent);
     assert_eq!(exit.unwrap(), 0);
     assert_eq!(read(), ("Looking.\nAll done.\n".into(), String::new()));
 }
@@ -84,7 +84,7 @@ async fn quiet_prints_the_last_message_only() {
         agent.say(2, "All done.");
         agent.send(end(EndStop::End, &["Looking.", "All done."]));
     };
-    let (exit, ()) = tokio::join!(front.print_run(vec![]), agent);
+    let (exit, ()) = tokio::join!(front.print_run(vec![vec![]]), agent);
     assert_eq!((exit.unwrap(), read()), (0, ("All done.\n".into(), String::new())));
 }
 
@@ -99,7 +99,7 @@ async fn a_reader_that_lagged_still_gets_the_whole_text() {
         }
         agent.send(end(EndStop::End, &[&"x".repeat(100)]));
     };
-    let (exit, ()) = tokio::join!(front.print_run(vec![]), agent);
+    let (exit, ()) = tokio::join!(front.print_run(vec![vec![]]), agent);
     assert_eq!((exit.unwrap(), read()), (0, ("x".repeat(100) + "\n", String::new())));
 }
 
@@ -125,7 +125,7 @@ async fn without_a_terminal_a_question_is_answered_at_once() {
         assert_eq!((id.as_str(), answer), ("c1", Answer::Unattended));
         agent.send(end(EndStop::End, &[]));
     };
-    let (exit, ()) = tokio::join!(front.print_run(vec![]), agent);
+    let (exit, ()) = tokio::join!(front.print_run(vec![vec![]]), agent);
     assert_eq!(exit.unwrap(), 0);
 }
 
@@ -142,7 +142,7 @@ async fn a_closed_pipe_aborts_the_turn_and_ends_quietly() {
         assert!(matches!(agent.commands.recv().await, Some(Command::Abort)));
         agent.send(end(EndStop::Aborted, &["x\n"]));
     };
-    let (exit, ()) = tokio::join!(front.print_run(vec![]), agent);
+    let (exit, ()) = tokio::join!(front.print_run(vec![vec![]]), agent);
     assert_eq!(exit.unwrap(), 0);
     let mut said = String::new();
     io::Read::read_to_string(&mut err, &mut said).unwrap();
@@ -159,7 +159,7 @@ async fn a_full_device_is_a_failure_with_a_message() {
         agent.say(1, "x");
         agent.send(end(EndStop::End, &["x"]));
     };
-    let (exit, ()) = tokio::join!(front.print_run(vec![]), agent);
+    let (exit, ()) = tokio::join!(front.print_run(vec![vec![]]), agent);
     assert_eq!(exit.unwrap(), 1);
     let mut said = String::new();
     io::Read::read_to_string(&mut err, &mut said).unwrap();
@@ -183,7 +183,7 @@ async fn stream_json_has_a_session_line_first_and_a_done_line_last() {
         let Event::TurnEnded(end) = end(EndStop::Error, &["half\x1b"]) else { unreachable!() };
         agent.send(Event::TurnEnded(End { error, ..end }));
     };
-    let (exit, ()) = tokio::join!(front.print_run(vec![]), agent);
+    let (exit, ()) = tokio::join!(front.print_run(vec![vec![]]), agent);
     assert_eq!(exit.unwrap(), 5);
     let (out, err) = read();
     let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -207,7 +207,7 @@ async fn an_agent_that_is_gone_is_an_internal_failure() {
     let settings = Settings { format: Format::Json, ..Settings::default() };
     let (front, agent) = front(output, settings, 64);
     drop(agent);
-    assert_eq!(front.print_run(vec![]).await.unwrap(), 1);
+    assert_eq!(front.print_run(vec![vec![]]).await.unwrap(), 1);
     let (out, err) = read();
     let done: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&done["exit"], &done["error"]["kind"]), (&json!(1), &json!("internal")));

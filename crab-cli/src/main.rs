@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use crab_core::message::{Part, text_of};
 use crab_core::protocol::FailureKind;
+use crab_core::provider::tape::{Player, Tape};
 use crab_core::session::{Body, Session};
 use crab_core::{agent, attach, clip, config};
 
@@ -85,21 +86,34 @@ fn run(args: &Args, words: &[String]) -> Result<ExitCode, Stop> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|err| Stop::new(FailureKind::Internal, format!("cannot start: {err}")))?;
     let environment = parts.agent.environment.clone();
+    let tape = parts.tape.clone();
     let done = runtime.block_on(async {
-        let prompt = match is_print {
-            true => Some(gather(words, &cwd).await?),
-            false => Some(stdin::words(words))
-                .filter(|text| !text.trim().is_empty())
-                .map(|text| expand(&text, &cwd))
-                .transpose()?,
+        let prompts = match (is_print, &tape) {
+            (true, Some(Tape::Replay(player))) if words.is_empty() => recorded_prompts(player)?,
+            (true, _) => vec![gather(words, &cwd).await?],
+            (false, _) => {
+                let text = Some(stdin::words(words)).filter(|text| !text.trim().is_empty());
+                text.map(|text| expand(&text, &cwd)).transpose()?.into_iter().collect()
+            }
         };
-        converse(parts, settings, prompt, is_print).await
+        converse(parts, settings, prompts, is_print).await
     });
+    if let Some(Tape::Record(recorder)) = tape
+        && let Some(problem) = recorder.problem()
+    {
+        // The run itself went well; a closed standard error does not change that.
+        let _ = writeln!(io::stderr(), "crab: warning: {problem}");
+    }
     // What crab started ends before crab does; what hangs in a blocking call is not waited for.
     environment.close();
     runtime.shutdown_background();
     tty::restore();
     done.map(ExitCode::from)
+}
+
+fn recorded_prompts(player: &Player) -> Result<Vec<Vec<Part>>, Stop> {
+    let prompts = player.prompts().to_vec();
+    if prompts.is_empty() { Err(Stop::wrong("the recording holds no prompt: name one")) } else { Ok(prompts) }
 }
 
 /// The prompt of print mode: words, attachments and what came on standard input.
@@ -125,11 +139,15 @@ fn expand(text: &str, cwd: &std::path::Path) -> Result<Vec<Part>, Stop> {
 async fn converse(
     parts: Parts,
     settings: Settings,
-    prompt: Option<Vec<Part>>,
+    mut prompts: Vec<Vec<Part>>,
     is_print: bool,
 ) -> Result<u8, Stop> {
     let failed = |err: io::Error| Stop::new(FailureKind::Internal, format!("cannot use the terminal: {err}"));
-    let Parts { agent, facts, warnings, history } = parts;
+    let Parts { agent, facts, warnings, history, tape } = parts;
+    let recorder = match tape {
+        Some(Tape::Record(recorder)) => Some(recorder),
+        _ => None,
+    };
     let signals = Signals::listen().map_err(failed)?;
     let streams = tty::Streams::take().map_err(failed)?;
     if !is_print {
@@ -144,11 +162,11 @@ async fn converse(
         screen.renderer.event(&crab_core::protocol::Event::Warned { message }).map_err(failed)?;
     }
     let handle = agent::spawn(agent);
-    match (is_print, prompt) {
-        (true, prompt) => {
-            Front::new(handle, screen, signals).print_run(prompt.unwrap_or_default()).await.map_err(failed)
+    match is_print {
+        true => {
+            Front::new(handle, screen, signals).recording(recorder).print_run(prompts).await.map_err(failed)
         }
-        (false, prompt) => {
+        false => {
             let is_styled = screen.paint.is_on;
             let (input, warning) =
                 Input::start(input::Settings { history, is_styled, secrets }).map_err(failed)?;
@@ -158,7 +176,8 @@ async fn converse(
                 screen.say(&warning).map_err(failed)?;
             }
             let expand = move |text: &str| attach::expand(text, &cwd);
-            Front::new(handle, screen, signals).interactive(prompt, input, expand).await.map_err(failed)
+            let front = Front::new(handle, screen, signals).recording(recorder);
+            front.interactive(prompts.pop(), input, expand).await.map_err(failed)
         }
     }
 }

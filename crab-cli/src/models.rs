@@ -67,7 +67,8 @@ fn services(args: &Args, ground: &Ground) -> Result<String, Stop> {
 fn of(args: &Args, ground: &Ground, name: &str) -> Result<String, Stop> {
     let mut keys = Keys::load(ground.home.as_ref(), &ground.config, &env);
     let mut choice = Choice { args, config: &ground.config, keys: &mut keys };
-    let asked = choice.provider(name, args.base_url.clone()).and_then(|provider| {
+    let asked = choice.options(name, args.base_url.clone()).and_then(|options| {
+        let provider = provider::by_name(options).map_err(Stop::wrong)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|err| Stop::new(FailureKind::Internal, format!("cannot start: {err}")))?;

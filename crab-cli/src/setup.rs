@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crab_core::agent::{Agent, Limits};
+use crab_core::agent::{Agent, Limits, Model};
 use crab_core::config::{self, Config, Inputs, Keys};
 use crab_core::gate::{Gate, Rule};
 use crab_core::home::Home;
 use crab_core::process::Environment;
 use crab_core::prompt::{self, Place};
 use crab_core::protocol::{Failure, FailureKind};
+use crab_core::provider::Effort;
+use crab_core::provider::tape::{Header, Player, Recorder, Tape};
 use crab_core::redact::Secrets;
 use crab_core::session::{self, Session};
 use crab_core::tools::{self, Cx, Kind, Tool};
@@ -20,7 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::choice::Choice;
+use crate::choice::{Choice, Plan};
 use crate::pick;
 use crate::render::{SessionFacts, failure_code};
 
@@ -81,6 +83,8 @@ pub(crate) struct Parts {
     pub(crate) warnings: Vec<String>,
     /// Where typed prompts are remembered.
     pub(crate) history: Option<PathBuf>,
+    /// What becomes of the wire.
+    pub(crate) tape: Option<Tape>,
 }
 
 pub(crate) fn env(name: &str) -> Option<String> {
@@ -121,11 +125,14 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
     let mut keys = Keys::load(home.as_ref(), &config, &env);
     let found = find_session(args, home.as_ref(), &cwd)?;
     let mut choice = Choice { args, config: &config, keys: &mut keys };
-    let chosen = choice.model(found.last_model())?;
-    let model = choice.connect(&chosen)?;
-    let fallback = choice.fallback(&chosen, &mut warnings)?;
+    let replayed = args.replay.as_deref().map(Player::open).transpose().map_err(Stop::wrong)?;
+    let plans = plans(&mut choice, found.last_model(), replayed.as_ref(), &mut warnings)?;
     warnings.extend(keys.warning());
     let secrets = Arc::new(Secrets::new(keys.secrets()));
+    let effort = args.thinking.or(replayed.as_ref().map_or(config.thinking, |player| player.header().effort));
+    let (mut models, tape) = models(args, plans, replayed, (effort, &secrets))?;
+    // There is always one who is asked first.
+    let model = models.remove(0);
     let mut session = found.open(&cwd, &secrets)?;
     warnings.extend(session.take_warnings());
     if session.cwd() != cwd.canonicalize().unwrap_or_else(|_| cwd.clone()) {
@@ -148,15 +155,15 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         id: session.id().to_owned(),
         file: session.file().map(Path::to_path_buf),
         cwd: cwd.clone(),
-        provider: chosen.provider.clone(),
-        model: chosen.model.clone(),
+        provider: model.provider.name().to_owned(),
+        model: model.name.clone(),
     };
     let system = system(args, (&config, home.as_ref()), &cwd, &mut warnings)?;
     let mut agent = Agent {
         system: secrets.redact(&system).as_ref().into(),
-        effort: args.thinking.or(config.thinking),
+        effort,
         model,
-        fallback,
+        fallback: models,
         tools: vec![],
         gate,
         session,
@@ -168,7 +175,46 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         seen: Arc::new(Seen::default()),
     };
     agent.tools = offered(args, &config, &agent)?;
-    Ok(Parts { agent, facts, warnings, history: home.map(|home| home.history_file()) })
+    Ok(Parts { agent, facts, warnings, history: home.map(|home| home.history_file()), tape })
+}
+
+/// Who is asked, and then those that it can fall back on: as chosen, or as recorded.
+fn plans(
+    choice: &mut Choice<'_>,
+    last: Option<(String, String)>,
+    replayed: Option<&Player>,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Plan>, Stop> {
+    if let Some(player) = replayed {
+        return player.header().models.iter().map(Plan::recorded).collect();
+    }
+    let chosen = choice.model(last)?;
+    let mut plans = vec![choice.plan(&chosen, choice.args.base_url.clone())?];
+    plans.extend(choice.fallback(&chosen, warnings)?);
+    Ok(plans)
+}
+
+/// The models, and what becomes of the wire to them.
+fn models(
+    args: &Args,
+    plans: Vec<Plan>,
+    replayed: Option<Player>,
+    (effort, secrets): (Option<Effort>, &Arc<Secrets>),
+) -> Result<(Vec<Model>, Option<Tape>), Stop> {
+    let tape = match (replayed, &args.record) {
+        (Some(player), _) => Some(Tape::Replay(Arc::new(player))),
+        (None, None) => None,
+        (None, Some(_)) if !plans.iter().any(Plan::has_wire) => {
+            return Err(Stop::wrong("the mock provider sends nothing that `--record` could write down"));
+        }
+        (None, Some(file)) => {
+            let header = Header { models: plans.iter().map(Plan::asked).collect(), effort };
+            let recorder = Recorder::create(file, &header, secrets.clone()).map_err(Stop::wrong)?;
+            Some(Tape::Record(Arc::new(recorder)))
+        }
+    };
+    let models: Result<Vec<Model>, Stop> = plans.into_iter().map(|plan| plan.build(tape.clone())).collect();
+    Ok((models?, tape))
 }
 
 fn gate(args: &Args, config: &Config, warnings: &mut Vec<String>) -> Result<Gate, Stop> {

@@ -72,7 +72,7 @@ impl Accumulator {
             }
             Delta::Usage(usage) => replace(&mut self.usage, &usage),
             Delta::Stop(stop) => self.stop = Some(stop),
-            Delta::Retrying { .. } => {}
+            Delta::Warning(_) | Delta::Retrying { .. } => {}
         }
     }
 

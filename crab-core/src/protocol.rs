@@ -78,7 +78,7 @@ pub enum By {
 }
 
 /// What went wrong, in a word that scripts can act on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// No key, or a refused one.
@@ -114,7 +114,7 @@ pub enum FailureKind {
 }
 
 /// A failure for people (`message`, with what to do next) and scripts (`kind`).
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// The class.
     pub kind: FailureKind,

@@ -425,6 +425,7 @@ impl Streamed {
             Delta::Thinking { text, .. } if !text.is_empty() => {
                 Some(Event::ThinkingDelta { delta: text.as_str().into() })
             }
+            Delta::Warning(message) => Some(Event::Warned { message: message.clone() }),
             Delta::Retrying { attempt, delay, reason } => Some(Event::Retried {
                 attempt: *attempt,
                 delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),

@@ -4,4 +4,6 @@
 mod crab;
 mod interactive;
 mod print;
+mod server;
 mod tidy;
+mod wire;

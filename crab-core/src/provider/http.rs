@@ -5,14 +5,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::stream::unfold;
+use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Broken, Decode};
 use super::failure::{Said, Service, foreign, page, wait_in_headers};
+use super::reply::{Gap, Reply};
 use super::retry::{Attempt, Fault};
+use super::tape::{self, Lost, Player, Tape};
 use super::{Delta, Error, Tls, address};
 use crate::protocol::FailureKind;
 
@@ -44,6 +46,7 @@ pub(super) struct Http {
     headers: Result<HeaderMap, Error>,
     idle: Duration,
     tls: Tls,
+    tape: Option<Tape>,
     client: OnceLock<Result<Built, String>>,
 }
 
@@ -65,11 +68,12 @@ pub(super) struct Exchange {
 
 impl Http {
     pub(super) fn new(urls: Urls, service: Service, headers: Result<HeaderMap, Error>) -> Self {
-        Self { urls, service, headers, idle: IDLE, tls: Tls::default(), client: OnceLock::new() }
+        Self { urls, service, headers, idle: IDLE, tls: Tls::default(), tape: None, client: OnceLock::new() }
     }
 
-    /// Sets what the configuration may say.
-    pub(super) fn with(mut self, idle: Option<Duration>, tls: Tls) -> Self {
+    /// Sets what the configuration may say, and what becomes of the wire.
+    pub(super) fn with(mut self, idle: Option<Duration>, tls: Tls, tape: Option<Tape>) -> Self {
+        self.tape = tape;
         self.idle = idle.filter(|idle| !idle.is_zero()).unwrap_or(IDLE);
         self.tls = tls;
         self
@@ -94,27 +98,28 @@ impl Http {
     }
 
     /// Sends the body, and sends it again amended when the service names what it does not accept.
-    async fn open(&self, mut body: Vec<u8>, mut amend: Amend) -> Result<Response, Fault> {
+    async fn open(&self, mut body: Vec<u8>, mut amend: Amend) -> Result<Reply, Fault> {
         loop {
-            let response = self.send(body).await?;
-            let status = response.status();
-            if status.is_success() {
-                return Ok(response);
+            let mut reply = self.send(body).await?;
+            if (200..300).contains(&reply.status) {
+                return Ok(reply);
             }
-            let headers = response.headers().clone();
-            if status.is_redirection() {
-                return Err(self.redirected(status.as_u16(), headers.get("location")).into());
+            if (300..400).contains(&reply.status) {
+                let error = self.redirected(reply.status, reply.header("location"));
+                reply.give_up(false);
+                return Err(error.into());
             }
-            let mut said = self.error_body(response).await;
-            let amended = if matches!(status.as_u16(), 400 | 422) { amend(&said) } else { None };
+            let mut said = self.error_body(&mut reply).await;
+            let amended = if matches!(reply.status, 400 | 422) { amend(&said) } else { None };
             if let Some(amended) = amended {
+                reply.give_up(false);
                 body = amended;
                 continue;
             }
-            let get = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
-            said.wait = wait_in_headers(get).or(said.wait);
+            said.wait = wait_in_headers(|name| reply.header(name)).or(said.wait);
             let error = self.service.refused(&said);
-            let never = get("x-should-retry").is_some_and(|value| value == "false");
+            let never = reply.header("x-should-retry").is_some_and(|value| value == "false");
+            reply.give_up(false);
             return Err(if never { Fault::at_most(0, error) } else { error.into() });
         }
     }
@@ -130,7 +135,8 @@ impl Http {
             Err(_) => return Err(self.silent(limit)),
         };
         if !response.status().is_success() {
-            return Err(self.service.refused(&self.error_body(response).await));
+            let mut reply = Reply::from_network(response, None);
+            return Err(self.service.refused(&self.error_body(&mut reply).await));
         }
         match tokio::time::timeout(limit, response.bytes()).await {
             Ok(Ok(body)) => {
@@ -141,22 +147,53 @@ impl Http {
         }
     }
 
-    async fn send(&self, body: Vec<u8>) -> Result<Response, Fault> {
+    async fn send(&self, body: Vec<u8>) -> Result<Reply, Fault> {
+        let recorder = match &self.tape {
+            Some(Tape::Replay(player)) => return self.replay(player, &body),
+            Some(Tape::Record(recorder)) => Some(recorder),
+            None => None,
+        };
         let headers = self.headers.clone()?;
         let client = &self.built()?.client;
+        let track = recorder.map(|recorder| recorder.request(&self.urls.endpoint, &headers, &body));
         let request = client.post(&self.urls.endpoint).headers(headers).body(body).send();
-        match tokio::time::timeout(self.idle * FIRST, request).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(err)) => Err(self.unreachable(&err)),
-            Err(_) => Err(self.silent(self.idle * FIRST).into()),
+        let fault = match tokio::time::timeout(self.idle * FIRST, request).await {
+            Ok(Ok(response)) => return Ok(Reply::from_network(response, track)),
+            Ok(Err(err)) => self.unreachable(&err),
+            Err(_) => self.silent(self.idle * FIRST).into(),
+        };
+        if let Some(track) = track {
+            track.end(Some(Lost::Unanswered(fault.clone())));
         }
+        Err(fault)
     }
 
-    async fn error_body(&self, mut response: Response) -> Said {
-        let status = Some(response.status().as_u16());
+    /// The answer that was recorded. What is asked now may differ, for the tools have run again; the user learns where.
+    fn replay(&self, player: &Player, body: &[u8]) -> Result<Reply, Fault> {
+        let failed = |why: &str| Fault::at_most(0, self.service.told(FailureKind::Internal, why));
+        let exchange = player.next().map_err(|why| failed(&why))?;
+        if let Some(Some(Lost::Unanswered(fault))) = exchange.end {
+            return Err(fault);
+        }
+        if exchange.status == 0 {
+            return Err(failed("the recording ends before the answer to this request"));
+        }
+        let now: Value = serde_json::from_slice(body).unwrap_or_default();
+        let differs = tape::difference(&exchange.body, &now);
+        let warning = differs.map(|place| {
+            format!(
+                "request {} differs from the recorded one at `{place}`; it gets the recorded answer",
+                exchange.n
+            )
+        });
+        Ok(Reply::from_tape(exchange, warning))
+    }
+
+    async fn error_body(&self, reply: &mut Reply) -> Said {
+        let status = Some(reply.status);
         let mut body = vec![];
         let read = async {
-            while let Ok(Some(piece)) = response.chunk().await {
+            while let Ok(Some(piece)) = reply.chunk().await {
                 body.extend_from_slice(&piece);
                 if body.len() > ERROR_BODY {
                     break;
@@ -171,9 +208,8 @@ impl Http {
         }
     }
 
-    fn redirected(&self, status: u16, location: Option<&HeaderValue>) -> Error {
-        let to = location.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
-        let to = to.unwrap_or_else(|| "nowhere".to_owned());
+    fn redirected(&self, status: u16, location: Option<String>) -> Error {
+        let to = location.unwrap_or_else(|| "nowhere".to_owned());
         let words =
             format!("it redirects to `{to}`, where the key does not go by itself; set the base URL to that");
         self.service.failed(FailureKind::NotFound, &Said::text(words, Some(status)))
@@ -254,7 +290,7 @@ struct Reader {
 
 enum State {
     Unsent { body: Vec<u8>, amend: Amend },
-    Open(Response),
+    Open(Box<Reply>),
     Ended,
 }
 
@@ -269,40 +305,58 @@ impl Reader {
             }
             match std::mem::replace(&mut self.state, State::Ended) {
                 State::Unsent { body, amend } => match self.http.open(body, amend).await {
-                    Ok(response) => {
+                    Ok(mut reply) => {
                         self.deadline = Instant::now() + self.http.idle * FIRST;
-                        self.state = State::Open(response);
+                        let warning = reply.warning.take();
+                        self.state = State::Open(Box::new(reply));
+                        if let Some(warning) = warning {
+                            return Some(Ok(Delta::Warning(warning)));
+                        }
                     }
                     Err(fault) => self.fault = Some(fault),
                 },
-                State::Open(response) => self.read(response).await,
+                State::Open(reply) => self.read(*reply).await,
                 State::Ended => return None,
             }
         }
     }
 
-    async fn read(&mut self, mut response: Response) {
+    async fn read(&mut self, mut reply: Reply) {
         let whole = self.answer.is_finished();
-        let taken = match tokio::time::timeout_at(self.deadline, response.chunk()).await {
+        let next = tokio::time::timeout_at(self.deadline, reply.chunk()).await;
+        let silent = || {
+            let first = if self.answer.events() == 0 { FIRST } else { 1 };
+            self.http.silent(self.http.idle * first).into()
+        };
+        let taken = match next {
             Ok(Ok(Some(bytes))) => match self.take(&bytes) {
                 Ok(()) if !self.answer.is_done() => {
-                    self.state = State::Open(response);
+                    self.state = State::Open(Box::new(reply));
                     return;
                 }
-                Ok(()) => self.answer.end(),
-                Err(broken) => Err(broken),
+                taken => {
+                    reply.give_up(false);
+                    taken.and_then(|()| self.answer.end())
+                }
             },
             Ok(Ok(None)) => self.answer.end(),
-            _ if whole => self.answer.end(),
-            Ok(Err(err)) => {
-                let words = format!("the connection broke before the answer was finished: {}", cause(&err));
+            _ if whole => {
+                reply.give_up(false);
+                self.answer.end()
+            }
+            Ok(Err(Gap::Broke(cause))) => {
+                let words = format!("the connection broke before the answer was finished: {cause}");
                 let error = self.http.service.failed(FailureKind::Cut, &Said::text(words, None));
                 self.fault = Some(error.into());
                 return;
             }
+            Ok(Err(Gap::Silent)) => {
+                self.fault = Some(silent());
+                return;
+            }
             Err(_) => {
-                let first = if self.answer.events() == 0 { FIRST } else { 1 };
-                self.fault = Some(self.http.silent(self.http.idle * first).into());
+                self.fault = Some(silent());
+                reply.give_up(true);
                 return;
             }
         };
@@ -393,7 +447,7 @@ pub(crate) fn tls_config(tls: Tls) -> Result<(rustls::ClientConfig, Option<Strin
 }
 
 /// The innermost cause, which is the one that tells something.
-fn cause(err: &reqwest::Error) -> String {
+pub(super) fn cause(err: &reqwest::Error) -> String {
     let mut text = err.to_string();
     let mut next = err.source();
     while let Some(inner) = next {

@@ -37,11 +37,13 @@ mod ids;
 mod mock;
 pub mod models;
 mod openai;
+mod reply;
 mod responses;
 mod retry;
 #[cfg(test)]
 mod samples;
 mod services;
+pub mod tape;
 #[cfg(test)]
 mod wire;
 
@@ -50,6 +52,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::message::{Message, Stop, Usage};
@@ -147,6 +150,8 @@ pub enum Delta {
     Usage(Usage),
     /// Why the message ended. The last one counts.
     Stop(Stop),
+    /// Something that the user should know; no part of the message.
+    Warning(String),
     /// The request is tried again after a pause; nothing of the failed try was given out.
     Retrying {
         /// The number of the try that follows, from 2.
@@ -159,7 +164,7 @@ pub enum Delta {
 }
 
 /// Why a request failed.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{}", failure.message)]
 pub struct Error {
     /// For people and scripts.
@@ -229,6 +234,14 @@ impl Api {
     }
 }
 
+impl std::fmt::Display for Api {
+    /// The name in the configuration.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = Self::NAMES.iter().find(|(_, api)| api == self).map_or("mock", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
 impl std::str::FromStr for Api {
     type Err = String;
 
@@ -291,6 +304,8 @@ pub struct Options {
     pub tls: Tls,
     /// Fields of [`compat::Compat`] that the user set.
     pub compat: serde_json::Map<String, Value>,
+    /// What becomes of the wire.
+    pub tape: Option<tape::Tape>,
 }
 
 impl Options {
@@ -306,6 +321,7 @@ impl Options {
             idle_timeout: None,
             tls: Tls::default(),
             compat: serde_json::Map::new(),
+            tape: None,
         }
     }
 }
@@ -315,7 +331,11 @@ impl Options {
 /// # Errors
 /// Says what is wrong with the configuration.
 pub fn by_name(options: Options) -> Result<Arc<dyn Provider>, String> {
-    let policy = Policy::new(options.max_retries);
+    let policy = match options.tape {
+        // What was waited for then is not waited for again.
+        Some(tape::Tape::Replay(_)) => Policy::new(options.max_retries).without_pauses(),
+        _ => Policy::new(options.max_retries),
+    };
     let Some(dialect) = options.api.dialect() else {
         return Ok(Arc::new(Mock::from_env()?.with(options.max_retries)));
     };
@@ -357,7 +377,7 @@ fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
     };
     let headers = all_headers(&options, known, &service)?;
     let urls = http::Urls { endpoint: url, models: models_url };
-    Ok(http::Http::new(urls, service, headers).with(options.idle_timeout, options.tls))
+    Ok(http::Http::new(urls, service, headers).with(options.idle_timeout, options.tls, options.tape))
 }
 
 /// What every request carries, or why none can be sent.

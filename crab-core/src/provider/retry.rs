@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream::unfold};
+use serde::{Deserialize, Serialize};
 
 use super::{Delta, Deltas, Error};
 use crate::protocol::FailureKind;
@@ -25,11 +26,22 @@ pub(super) struct Policy {
     pub(super) max_retries: u32,
     /// The first wait, which doubles from then on.
     pub(super) first: Duration,
+    /// Nobody waits, for all of it has happened already.
+    is_instant: bool,
 }
 
 impl Policy {
     pub(super) fn new(max_retries: Option<u32>) -> Self {
-        Self { max_retries: max_retries.unwrap_or(RETRIES), first: Duration::from_millis(500) }
+        Self {
+            max_retries: max_retries.unwrap_or(RETRIES),
+            first: Duration::from_millis(500),
+            is_instant: false,
+        }
+    }
+
+    /// The same without any wait.
+    pub(super) fn without_pauses(self) -> Self {
+        Self { is_instant: true, ..self }
     }
 
     /// The wait before the next try, or nothing when this failure is final. `tries` counts those made.
@@ -42,12 +54,12 @@ impl Policy {
         let share = RandomState::new().build_hasher().finish() % 1000;
         let backoff = backoff.mul_f64(0.75 + share as f64 / 4000.0);
         let wait = fault.error.retry_after.unwrap_or(backoff);
-        (wait <= LONGEST_WAIT).then_some(wait)
+        (wait <= LONGEST_WAIT).then_some(if self.is_instant { Duration::ZERO } else { wait })
     }
 }
 
 /// A failed try, and how many retries its cause deserves.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Fault {
     pub(super) error: Error,
     pub(super) retries: u32,
@@ -135,6 +147,9 @@ impl Tries {
     }
 
     fn take(&mut self, delta: Delta) {
+        if matches!(delta, Delta::Warning(_)) {
+            return self.ready.push_back(Ok(delta));
+        }
         let visible = matches!(&delta, Delta::Text(text) | Delta::Thinking { text, .. } if !text.is_empty());
         if !self.shown && !visible {
             return self.held.push(delta);
@@ -196,7 +211,7 @@ mod tests {
     async fn run(script: Script) -> (Vec<String>, usize) {
         let made = Arc::new(Mutex::new(0));
         let counter = Arc::clone(&made);
-        let policy = Policy { max_retries: 4, first: Duration::from_millis(1) };
+        let policy = Policy { max_retries: 4, first: Duration::from_millis(1), is_instant: false };
         let start = move || -> Attempt {
             let mut made = counter.lock().unwrap();
             let items = script[(*made).min(script.len() - 1)].clone();
