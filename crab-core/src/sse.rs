@@ -2,11 +2,11 @@
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// The `event:` line, where there was one.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The `data:` lines, joined by line breaks.
-    pub(crate) data: String,
+    pub data: String,
 }
 
 /// What the body has shown itself to be.
@@ -26,14 +26,14 @@ enum Body {
 /// Bytes become text only when an event is whole, so a character may be split between reads. The content type of the
 /// response says nothing reliable, so the first byte decides whether this is an event stream at all.
 #[derive(Debug, Default)]
-pub(crate) struct Parser {
+pub struct Parser {
     body: Body,
     /// The line that is not whole yet; for a foreign body, all of it.
     line: Vec<u8>,
     /// The last read ended in a carriage return, whose line feed may come with the next.
     skip_line_feed: bool,
-    /// Some line has been seen, so a byte order mark is no longer one.
-    started: bool,
+    /// The byte order mark has come; a second one is text.
+    is_marked: bool,
     name: Option<Vec<u8>>,
     data: Option<Vec<u8>>,
     ready: std::collections::VecDeque<Event>,
@@ -44,7 +44,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 impl Parser {
     /// Takes the next piece of the body.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+    pub fn feed(&mut self, bytes: &[u8]) {
         match self.body {
             Body::Foreign => self.line.extend_from_slice(bytes),
             Body::Events => self.lines(bytes),
@@ -52,14 +52,9 @@ impl Parser {
         }
     }
 
-    /// The next whole event.
-    pub(crate) fn next(&mut self) -> Option<Event> {
-        self.ready.pop_front()
-    }
-
     /// The event that the end of the body leaves without its closing blank line. It may have been cut in the middle:
     /// whether its data is whole is for the caller to check. Call it when [`Parser::next`] has nothing more.
-    pub(crate) fn finish(&mut self) -> Option<Event> {
+    pub fn finish(&mut self) -> Option<Event> {
         if self.body == Body::Foreign {
             return None;
         }
@@ -70,29 +65,36 @@ impl Parser {
     }
 
     /// The body as it came, when it is no event stream: JSON, a page.
-    pub(crate) fn foreign(&self) -> Option<&[u8]> {
+    pub fn foreign(&self) -> Option<&[u8]> {
         (self.body == Body::Foreign).then_some(self.line.as_slice())
     }
 
     /// The first line that belongs to no event stream.
-    pub(crate) fn stray(&self) -> Option<&str> {
+    pub fn stray(&self) -> Option<&str> {
         self.stray.as_deref()
     }
 
     /// Bytes held back until an event is whole.
-    pub(crate) fn pending(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.line.len() + self.data.as_ref().map_or(0, Vec::len)
     }
 
     /// Looks for the first byte that is no white space, behind a byte order mark.
     fn open(&mut self, bytes: &[u8]) {
         self.line.extend_from_slice(bytes);
-        let text = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line);
-        if BYTE_ORDER_MARK.starts_with(&self.line) {
-            return;
-        }
         // White space before the first line means nothing, however much of it comes.
-        let text = text.trim_ascii_start().to_vec();
+        let mut text = self.line.trim_ascii_start();
+        if !self.is_marked {
+            if !text.is_empty() && text.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(text) {
+                self.line = text.to_vec();
+                return;
+            }
+            if let Some(rest) = text.strip_prefix(BYTE_ORDER_MARK) {
+                self.is_marked = true;
+                text = rest.trim_ascii_start();
+            }
+        }
+        let text = text.to_vec();
         match text.first() {
             None => self.line.clear(),
             Some(b'{' | b'[' | b'<') => {
@@ -134,8 +136,6 @@ impl Parser {
     }
 
     fn line(&mut self, line: &[u8]) {
-        let first = !std::mem::replace(&mut self.started, true);
-        let line = if first { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         if line.is_empty() {
             return self.dispatch();
         }
@@ -174,6 +174,15 @@ impl Parser {
             Err(err) => String::from_utf8_lossy(err.as_bytes()).into_owned(),
         };
         self.ready.push_back(Event { name: name.map(text), data: data.map(text).unwrap_or_default() });
+    }
+}
+
+impl Iterator for Parser {
+    type Item = Event;
+
+    /// The next event that is whole by now; there may be more when more bytes have come.
+    fn next(&mut self) -> Option<Event> {
+        self.ready.pop_front()
     }
 }
 
@@ -223,8 +232,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_may_be_as_long_as_it_is() {
+        let long = "x".repeat(120_000);
+        check(&format!("data: {long}\n\n"), &[("", &long)]);
+    }
+
+    #[test]
     fn a_mark_in_the_middle_of_the_stream_is_text() {
         check("data: a\n\ndata: \u{feff}b\n\n", &[("", "a"), ("", "\u{feff}b")]);
+        check("\n\u{feff}\ndata: a\n\n", &[("", "a")]);
+        check("\n\u{feff}\n\u{feff}data: a\n\ndata: b\n\n", &[("", "b")]);
     }
 
     #[test]

@@ -16,6 +16,14 @@ impl Ids {
         Self { rule, given: HashMap::new() }
     }
 
+    /// A service takes back what it gave, so an id that is its own goes out as it is; only what counts letters has to be
+    /// asked.
+    pub(super) fn keep(&mut self, id: &str) {
+        if self.rule != IdRule::Alnum9 && !id.is_empty() {
+            self.given.insert(id.to_owned(), id.to_owned());
+        }
+    }
+
     /// The id to send for the session's `id`.
     pub(super) fn get(&mut self, id: &str) -> String {
         if let Some(known) = self.given.get(id) {
@@ -80,6 +88,8 @@ mod tests {
         assert_eq!(Ids::new(IdRule::Any).get("functions.read:0"), "functions.read:0");
         assert_eq!(Ids::new(IdRule::Alnum9).get("aB3456789"), "aB3456789");
         assert_eq!(Ids::new(IdRule::Alnum9).get("call_1").len(), 9);
+        ids.keep("functions.own:0");
+        assert_eq!(ids.get("functions.own:0"), "functions.own:0");
     }
 
     proptest! {

@@ -34,6 +34,8 @@ mod date;
 mod failure;
 pub(crate) mod http;
 mod ids;
+#[cfg(test)]
+mod laws;
 mod mock;
 pub mod models;
 mod openai;
@@ -43,6 +45,8 @@ mod retry;
 #[cfg(test)]
 mod samples;
 mod services;
+#[cfg(test)]
+mod shapes;
 pub mod tape;
 #[cfg(test)]
 mod wire;
@@ -55,7 +59,8 @@ use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::{Message, Stop, Usage};
+use crate::accumulate::Accumulator;
+use crate::message::{Assistant, Message, Stop, Usage};
 use crate::protocol::{Failure, FailureKind};
 use failure::Service;
 pub use mock::Mock;
@@ -346,6 +351,28 @@ pub fn by_name(options: Options) -> Result<Arc<dyn Provider>, String> {
         .with(&set)
         .map_err(|err| format!("`[providers.{name}.compat]`: {err}"))?;
     Ok(Arc::new(client::Client::new(http, policy, dialect, compat)))
+}
+
+/// Reads a whole answer that is there already, as a recording has it: the message, and how it is not whole. Any cut of the
+/// bytes into pieces gives the same.
+pub fn decode<'a>(api: Api, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Assistant, Option<String>) {
+    let mut message = Accumulator::new("", "");
+    let Some(dialect) = api.dialect() else { return (message.finish(), None) };
+    let mut answer = answer::Answer::new((dialect.decoder)(&compat::Compat::UNKNOWN));
+    let mut taken = Ok(());
+    for piece in pieces {
+        taken = answer.feed(piece);
+        std::iter::from_fn(|| answer.next()).for_each(|delta| message.push(delta));
+        if taken.is_err() || answer.is_done() {
+            break;
+        }
+    }
+    let taken = taken.and_then(|()| answer.end());
+    std::iter::from_fn(|| answer.next()).for_each(|delta| message.push(delta));
+    match taken {
+        Ok(()) => (message.finish(), None),
+        Err(broken) => (message.cut(Stop::Cut), Some(format!("{broken:?}"))),
+    }
 }
 
 fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {

@@ -224,6 +224,9 @@ impl List<'_> {
     /// Broken arguments were answered with an error; sent again as they are, they would spoil every later request.
     fn call(&mut self, call: &crate::message::ToolCall, own: bool) -> Value {
         let arguments = if call.arguments.is_object() { call.arguments.to_string() } else { "{}".to_owned() };
+        if own {
+            self.ids.keep(&call.id);
+        }
         let function = json!({"name": call.name, "arguments": arguments});
         let mut out = json!({"id": self.ids.get(&call.id), "type": "function", "function": function});
         if let Some(extra) = call.extra.as_ref().filter(|_| own) {

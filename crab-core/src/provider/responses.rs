@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Decode;
 use super::client::Dialect;
-use super::compat::{Ask, Cache, Compat};
+use super::compat::{Ask, Cache, Compat, IdRule};
 use super::ids::Ids;
 use super::models::effort_off;
 use super::{Effort, Request};
@@ -78,7 +78,9 @@ fn reasoning(effort: Effort, request: &Request, compat: &Compat) -> Value {
 
 fn input(request: &Request, compat: &Compat, provider: &str) -> Value {
     let mut out = vec![];
-    let mut ids = Ids::new(compat.tool_ids);
+    // Longer ones are taken here than in chat completions.
+    let mut ids =
+        Ids::new(if compat.tool_ids == IdRule::Plain40 { IdRule::Plain64 } else { compat.tool_ids });
     for message in &request.messages {
         match message {
             Message::User(parts) => out.extend(user(parts)),
@@ -137,6 +139,9 @@ fn assistant(message: &Assistant, own: bool, ids: &mut Ids, out: &mut Vec<Value>
             Block::ToolCall(call) => {
                 let arguments =
                     if call.arguments.is_object() { call.arguments.to_string() } else { "{}".to_owned() };
+                if own {
+                    ids.keep(&call.id);
+                }
                 items.push(json!({"type": "function_call", "call_id": ids.get(&call.id), "name": call.name,
                     "arguments": arguments}));
             }

@@ -73,6 +73,7 @@ pub const SERVICES: &[Known] = &[
         key_envs: &["CEREBRAS_API_KEY"],
         compat: Compat {
             max_tokens_field: TokensField::MaxCompletionTokens,
+            reasoning: Ask::EffortNone,
             reasoning_echo: Echo::ThinkTags,
             ..CHAT
         },

@@ -181,7 +181,7 @@ fn check_folder(folder: &Path) -> (usize, Vec<String>) {
 #[test]
 fn the_streams_of_the_fixtures_give_what_they_hold() {
     let (count, wrong) = check_folder(&fixtures());
-    assert!(count >= 15, "{count} fixtures");
+    assert!(count >= 110, "{count} fixtures");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
