@@ -181,7 +181,8 @@ impl Turn<'_> {
                 _ => {
                     return Err(self.failed(
                         FailureKind::Internal,
-                        "answered twice with nothing; try again, or another model",
+                        "answered twice with nothing: try again, or another model; a server of your own may have cut \
+                         the conversation to its context window",
                     ));
                 }
             }

@@ -184,6 +184,12 @@ pub const KEYS: &[Key] = {
             "whether `<think>` at the beginning of an answer begins reasoning",
         ),
         key(
+            "providers.*.compat.call_signature",
+            Flag,
+            Ignored,
+            "whether calls of other models need a stand-in for a signature",
+        ),
+        key(
             "providers.*.compat.adaptive_thinking",
             Flag,
             Ignored,

@@ -140,6 +140,7 @@ images = false
 user_after_tool = false
 cache = "key"
 think_tags = false
+call_signature = true
 adaptive_thinking = true
 encrypted_reasoning = false
 reasoning_summary = false

@@ -32,6 +32,8 @@ pub struct Compat {
     pub cache: Cache,
     /// Whether an answer that begins with `<think>` begins with reasoning.
     pub think_tags: bool,
+    /// Whether a call of another model needs a stand-in for the signature that the service's own calls have.
+    pub call_signature: bool,
     /// Messages: whether thinking is asked for by a word instead of a number; `None`: the model's name tells.
     pub adaptive_thinking: Option<bool>,
     /// Responses: whether reasoning is asked for in a form that can go back.
@@ -138,6 +140,7 @@ impl Compat {
         user_after_tool: true,
         cache: Cache::None,
         think_tags: true,
+        call_signature: false,
         adaptive_thinking: None,
         encrypted_reasoning: true,
         reasoning_summary: true,
@@ -262,6 +265,7 @@ const RULES: &[Rule] = &[
         words: &["enable_thinking", "chat_template_kwargs", "'thinking'", "`thinking`", "\"thinking\""],
         change: |c| c.reasoning = Ask::None,
     },
+    Rule { sent: "\"tool_calls\"", words: &["thought_signature"], change: |c| c.call_signature = true },
     Rule { sent: "\"image_url\"", words: &["image_url", "image input"], change: |c| c.images = false },
     Rule { sent: "\"cache_control\"", words: &["cache_control"], change: |c| c.cache = Cache::None },
     Rule {
@@ -379,6 +383,11 @@ mod tests {
             |c| {
                 c.tool_ids = IdRule::Alnum9;
             },
+        );
+        check(
+            "Function call `default_api:t` in the 2. content block is missing a `thought_signature`",
+            json!({"messages": [{"tool_calls": []}]}),
+            |c| c.call_signature = true,
         );
         check("Unexpected role 'user' after role 'tool'", json!({"tool_call_id": "x"}), |c| {
             c.user_after_tool = false

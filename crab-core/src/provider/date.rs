@@ -1,4 +1,4 @@
-//! Dates as HTTP headers spell them.
+//! Dates as headers spell them.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,19 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
     let words: Vec<_> = text.split([' ', '-']).filter(|word| !word.is_empty()).collect();
     let [_, day, month, year, time, "GMT" | "UTC" | "+0000"] = words[..] else { return None };
     let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))? as u64 + 1;
-    let (day, year): (u64, u64) = (day.parse().ok()?, year.parse().ok()?);
+    moment((year.parse().ok()?, month, day.parse().ok()?), time)
+}
+
+/// `2026-08-01T12:00:00Z`, a fraction of a second left out.
+pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
+    let text = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00"))?;
+    let (date, time) = text.split_once('T')?;
+    let date: Vec<u64> = date.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let [year, month @ 1..=12, day] = date[..] else { return None };
+    moment((year, month, day), time.split('.').next()?)
+}
+
+fn moment((year, month, day): (u64, u64, u64), time: &str) -> Option<SystemTime> {
     if !(1..=31).contains(&day) || !(1970..=9999).contains(&year) {
         return None;
     }
@@ -44,6 +56,11 @@ mod tests {
         check("Thu, 29 Feb 2024 12:00:00 GMT", Some(1_709_208_000));
         check("Sun, 06 Nov 1994 25:49:37 GMT", None);
         check("soon", None);
+        let seconds =
+            |text: &str| Some(parse_rfc3339(text)?.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs());
+        assert_eq!(seconds("1994-11-06T08:49:37Z"), Some(784_111_777));
+        assert_eq!(seconds("1994-11-06T08:49:37.5+00:00"), Some(784_111_777));
+        assert_eq!(seconds("1994-13-06T08:49:37Z"), None);
         check("", None);
     }
 }

@@ -1,13 +1,13 @@
 //! What services say when they fail, in their many shapes, as one [`Failure`] with what to do next.
 
 use std::sync::LazyLock;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use regex::Regex;
 use serde_json::Value;
 
 use super::Error;
-use super::date;
+use super::wait::{SOON, seconds, wait_in_text};
 use crate::protocol::{Failure, FailureKind};
 
 /// What a service said about a failure, before it has a class.
@@ -85,7 +85,7 @@ fn retry_info(body: &Value) -> Option<Duration> {
 }
 
 #[expect(clippy::unwrap_used, reason = "the patterns are constants, and the tests compile all of them")]
-fn pattern(parts: &[&str]) -> Regex {
+pub(super) fn pattern(parts: &[&str]) -> Regex {
     Regex::new(&format!("(?i){}", parts.join("|"))).unwrap()
 }
 
@@ -135,9 +135,6 @@ static QUOTA: LazyLock<Regex> = LazyLock::new(|| {
         r"out of credits",
     ])
 });
-static SOON: LazyLock<Regex> =
-    LazyLock::new(|| pattern(&[r"(?:retry|try again) (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]*\s*)+)"]));
-static PART: LazyLock<Regex> = LazyLock::new(|| pattern(&[r"(\d+(?:\.\d+)?)\s*(milli|ms|h|m|s)?"]));
 static BAD_KEY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&[r"(incorrect|invalid) api key", r"api key not valid", r"(no|not provide an?|missing) api key"])
 });
@@ -187,38 +184,6 @@ fn classify_rest(message: &str, tagged: &dyn Fn(&[&str]) -> bool, status: u16) -
     }
     let server = tagged(&["server_error", "api_error", "internal"]);
     if matches!(status, 409 | 500..) || server { Server } else { BadRequest }
-}
-
-/// The wait that the headers ask for; nothing when it is zero, negative or rubbish.
-pub(super) fn wait_in_headers(get: impl Fn(&str) -> Option<String>) -> Option<Duration> {
-    let ms = get("retry-after-ms").and_then(|text| seconds(text.trim())).map(|wait| wait / 1000);
-    let after = || {
-        let text = get("retry-after")?;
-        seconds(text.trim()).or_else(|| date::parse(text.trim())?.duration_since(SystemTime::now()).ok())
-    };
-    ms.or_else(after)
-}
-
-/// `in 11.054s`, `in 48.9s`, `in 6m0s`, `in 250ms`, `after 20 seconds`.
-fn wait_in_text(text: &str) -> Option<Duration> {
-    let found = SOON.captures(text)?.get(1)?.as_str();
-    let total: f64 = PART.captures_iter(found).map(|part| amount(&part)).sum();
-    seconds(&total.to_string())
-}
-
-fn amount(part: &regex::Captures<'_>) -> f64 {
-    let unit = match part.get(2).map(|unit| unit.as_str().to_lowercase()).as_deref() {
-        Some("ms" | "milli") => 0.001,
-        Some("m") => 60.0,
-        Some("h") => 3600.0,
-        _ => 1.0,
-    };
-    part[1].parse::<f64>().map_or(0.0, |number| number * unit)
-}
-
-fn seconds(text: &str) -> Option<Duration> {
-    let seconds: f64 = text.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero())
 }
 
 /// Who is spoken to: what every failure message names, and what none may show.
@@ -430,42 +395,6 @@ mod tests {
     fn long_words_are_bounded() {
         let said = Said::text("é".repeat(9_000), Some(500));
         assert!(service().refused(&said).failure.message.len() < WORDS + 200);
-    }
-
-    #[track_caller]
-    fn check_wait(text: &str, ms: Option<u64>) {
-        assert_eq!(wait_in_text(text), ms.map(Duration::from_millis), "{text}");
-    }
-
-    #[test]
-    fn waits_are_found_in_texts() {
-        check_wait("Please try again in 11.054s. Visit", Some(11_054));
-        check_wait("Please retry in 48.9s.", Some(48_900));
-        check_wait("Please try again in 6m0s.", Some(360_000));
-        check_wait("Please try again in 7m66.5s", Some(486_500));
-        check_wait("Please try again in 250ms.", Some(250));
-        check_wait("retry after 20 seconds", Some(20_000));
-        check_wait("try again in 2 minutes", Some(120_000));
-        check_wait("try again in 1h", Some(3_600_000));
-        check_wait("try again in a moment", None);
-        check_wait("slow down", None);
-    }
-
-    #[test]
-    fn waits_are_found_in_headers() {
-        let wait = |name: &'static str, value: &str| {
-            let value = value.to_owned();
-            wait_in_headers(move |asked| (asked == name).then(|| value.clone()))
-        };
-        assert_eq!(wait("retry-after-ms", "20"), Some(Duration::from_millis(20)));
-        assert_eq!(wait("retry-after", "1.5"), Some(Duration::from_millis(1500)));
-        for rubbish in ["0", "-5", "soon", "", "NaN", "inf", "1e300", "Wed, 21 Oct 2015 07:28:00 GMT"] {
-            assert_eq!(wait("retry-after", rubbish), None, "{rubbish}");
-        }
-        let far = wait("retry-after", "Wed, 21 Oct 2999 07:28:00 GMT");
-        assert!(far.is_some_and(|wait| wait > Duration::from_secs(86_400)));
-        let info = json!([{"error": {"message": "quota", "details": [{"retryDelay": "48s"}]}}]);
-        assert_eq!(Said::read(&info, Some(429)).wait, Some(Duration::from_secs(48)));
     }
 
     #[test]

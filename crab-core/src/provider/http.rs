@@ -11,10 +11,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Broken, Decode};
-use super::failure::{Said, Service, foreign, page, wait_in_headers};
+use super::failure::{Said, Service, foreign, page};
 use super::reply::{Gap, Reply};
 use super::retry::{Attempt, Fault};
 use super::tape::{self, Lost, Player, Tape};
+use super::wait::{wait_for_limit, wait_in_headers};
 use super::{Delta, Error, Tls, address};
 use crate::protocol::FailureKind;
 
@@ -116,11 +117,16 @@ impl Http {
                 body = amended;
                 continue;
             }
-            said.wait = wait_in_headers(|name| reply.header(name)).or(said.wait);
+            let limit = || wait_for_limit(|name| reply.header(name)).filter(|_| reply.status == 429);
+            said.wait = wait_in_headers(|name| reply.header(name)).or(said.wait).or_else(limit);
             let error = self.service.refused(&said);
-            let never = reply.header("x-should-retry").is_some_and(|value| value == "false");
+            let advice = reply.header("x-should-retry");
             reply.give_up(false);
-            return Err(if never { Fault::at_most(0, error) } else { error.into() });
+            return Err(match advice.as_deref() {
+                Some("false") => Fault::at_most(0, error),
+                Some("true") if !error.is_retryable() => Fault::at_most(2, error),
+                _ => error.into(),
+            });
         }
     }
 

@@ -48,6 +48,7 @@ mod services;
 #[cfg(test)]
 mod shapes;
 pub mod tape;
+mod wait;
 #[cfg(test)]
 mod wire;
 

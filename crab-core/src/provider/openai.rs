@@ -229,8 +229,14 @@ impl List<'_> {
         }
         let function = json!({"name": call.name, "arguments": arguments});
         let mut out = json!({"id": self.ids.get(&call.id), "type": "function", "function": function});
-        if let Some(extra) = call.extra.as_ref().filter(|_| own) {
-            out["extra_content"] = extra.clone();
+        match call.extra.as_ref().filter(|_| own) {
+            Some(extra) => out["extra_content"] = extra.clone(),
+            // What Google documents for calls that its models did not make.
+            None if self.compat.call_signature => {
+                out["extra_content"] =
+                    json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
+            }
+            None => {}
         }
         out
     }

@@ -236,6 +236,14 @@ fn what_a_service_cannot_read_goes_out_as_something_that_it_can() {
 }
 
 #[test]
+fn a_call_of_another_model_gets_a_stand_in_where_one_is_wanted() {
+    let history = vec![user("a"), said("q", vec![call("i", json!({}))]), result("i", vec![])];
+    let sent = |compat: &Compat| body(&request(history.clone()), compat, "p")["messages"][2].to_string();
+    assert!(!sent(&at("x")).contains("extra_content"));
+    assert!(sent(&Compat { call_signature: true, ..at("x") }).contains("skip_thought_signature_validator"));
+}
+
+#[test]
 fn cache_marks_stand_where_the_model_needs_them() {
     let mut marked = request(vec![user("a"), said("p", vec![call("i", json!({}))]), result("i", vec![])]);
     marked.model = "anthropic/claude-sonnet-4.5".into();
