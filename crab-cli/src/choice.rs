@@ -7,6 +7,7 @@ use crab_core::provider::tape::{Asked, Tape};
 use crab_core::provider::{self, Api, Known, Options, SERVICES};
 
 use crate::args::Args;
+use crate::models;
 use crate::setup::{Stop, env};
 
 /// The services that are looked at first when nobody names one.
@@ -115,8 +116,12 @@ impl Choice<'_> {
             .or_else(|| configured.filter(fits))
             .map(|(_, model)| model)
             .filter(|model| !model.is_empty());
-        let default = || provider::known(&provider)?.default_model.map(str::to_owned);
-        let model = model.or_else(default).ok_or_else(|| {
+        let known = provider::known(&provider);
+        let model = match model.or_else(|| known?.default_model.map(str::to_owned)) {
+            None if known.is_some_and(|known| !known.needs_key) => self.first_listed(&provider)?,
+            model => model,
+        };
+        let model = model.ok_or_else(|| {
             let known = provider::known(&provider).is_some_and(|known| known.api != Api::Mock);
             let list = if known { format!("; `crab models {provider}` lists them") } else { String::new() };
             Stop::wrong(format!(
@@ -124,6 +129,12 @@ impl Choice<'_> {
             ))
         })?;
         Ok(Chosen { provider, model })
+    }
+
+    /// What a server on this machine has to offer: nobody but itself can know.
+    fn first_listed(&mut self, provider: &str) -> Result<Option<String>, Stop> {
+        let options = self.options(provider, self.args.base_url.clone())?;
+        Ok(models::ask(options)?.into_iter().next().map(|model| model.id))
     }
 
     /// The models to fall back on. One that can't be used is left out with a warning: it may never be needed.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crab_core::config::Keys;
 use crab_core::protocol::FailureKind;
 use crab_core::provider::models::{self, Model};
-use crab_core::provider::{self, Api, SERVICES};
+use crab_core::provider::{self, Api, Options, SERVICES};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -67,14 +67,7 @@ fn services(args: &Args, ground: &Ground) -> Result<String, Stop> {
 fn of(args: &Args, ground: &Ground, name: &str) -> Result<String, Stop> {
     let mut keys = Keys::load(ground.home.as_ref(), &ground.config, &env);
     let mut choice = Choice { args, config: &ground.config, keys: &mut keys };
-    let asked = choice.options(name, args.base_url.clone()).and_then(|options| {
-        let provider = provider::by_name(options).map_err(Stop::wrong)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|err| Stop::new(FailureKind::Internal, format!("cannot start: {err}")))?;
-        let listed = runtime.block_on(provider.models());
-        listed.map_err(|error| Stop { exit: failure_code(&error.failure), failure: error.failure })
-    });
+    let asked = choice.options(name, args.base_url.clone()).and_then(ask);
     let mut listed = match asked {
         Ok(listed) => listed,
         Err(stop) if models::of(name).next().is_none() => return Err(stop),
@@ -96,6 +89,15 @@ fn of(args: &Args, ground: &Ground, name: &str) -> Result<String, Stop> {
     let rows: Vec<_> = listed.iter().map(row).collect();
     let head = ["MODEL", "CONTEXT", "OUTPUT", "$/M IN", "$/M OUT", "THINKS", "SEES"];
     Ok(if rows.is_empty() { format!("`{name}` lists no models\n") } else { table(head, &rows) })
+}
+
+/// What a service answers when it is asked for its models.
+pub(crate) fn ask(options: Options) -> Result<Vec<Model>, Stop> {
+    let provider = provider::by_name(options).map_err(Stop::wrong)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|err| Stop::new(FailureKind::Internal, format!("cannot start: {err}")))?;
+    let listed = runtime.block_on(provider.models());
+    listed.map_err(|error| Stop { exit: failure_code(&error.failure), failure: error.failure })
 }
 
 fn row(model: &Model) -> [String; 7] {

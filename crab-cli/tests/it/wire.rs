@@ -139,6 +139,20 @@ fn models_are_listed_by_the_service_that_is_asked() {
 }
 
 #[test]
+fn a_server_on_this_machine_is_asked_for_its_model_when_none_is_named() {
+    let crab = Crab::new();
+    let list = Answer { status: 200, body: br#"{"data":[{"id":"local-7b"}]}"#.to_vec(), breaks: false };
+    let server = Server::start(vec![list, says(&["hi"])]);
+    let base = server.base();
+    let ran = crab.run(&["--provider", "llamacpp", "--base-url", &base, "-p", "go"]).ok();
+    assert_eq!(ran.out, "hi\n");
+    assert!(server.asked()[1].body.contains("\"model\":\"local-7b\""), "{:?}", server.asked());
+    let none = Server::start(vec![Answer { status: 200, body: b"{\"data\":[]}".to_vec(), breaks: false }]);
+    crab.run(&["--provider", "llamacpp", "--base-url", &none.base(), "-p", "go"])
+        .fails(2, "no model is chosen");
+}
+
+#[test]
 fn a_whole_session_speaks_to_its_provider_and_to_nobody_else() {
     let crab = Crab::new();
     crab.put("a.txt", "content");

@@ -54,7 +54,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.anthropic.com",
         hosts: &["api.anthropic.com"],
         key_envs: &["ANTHROPIC_API_KEY"],
-        default_model: Some("claude-sonnet-4-5"),
+        default_model: Some("claude-sonnet-5-5"),
         compat: Compat { tool_ids: IdRule::Plain64, ..CHAT },
         ..NOTHING
     },
@@ -71,6 +71,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.cerebras.ai/v1",
         hosts: &["api.cerebras.ai"],
         key_envs: &["CEREBRAS_API_KEY"],
+        default_model: Some("gpt-oss-120b"),
         compat: Compat {
             max_tokens_field: TokensField::MaxCompletionTokens,
             reasoning: Ask::EffortNone,
@@ -84,6 +85,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.deepseek.com",
         hosts: &["api.deepseek.com"],
         key_envs: &["DEEPSEEK_API_KEY"],
+        default_model: Some("deepseek-v4-flash"),
         compat: Compat {
             reasoning: Ask::ThinkingEffort,
             reasoning_echo: Echo::EveryMessage,
@@ -98,6 +100,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.fireworks.ai/inference/v1",
         hosts: &["api.fireworks.ai"],
         key_envs: &["FIREWORKS_API_KEY"],
+        default_model: Some("accounts/fireworks/models/gpt-oss-120b"),
         ..NOTHING
     },
     Known {
@@ -105,6 +108,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://generativelanguage.googleapis.com/v1beta/openai",
         hosts: &["generativelanguage.googleapis.com"],
         key_envs: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        default_model: Some("gemini-3.5-flash"),
         compat: Compat { reasoning: Ask::EffortNone, tool_ids: IdRule::Any, ..CHAT },
         ..NOTHING
     },
@@ -113,6 +117,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.groq.com/openai/v1",
         hosts: &["api.groq.com"],
         key_envs: &["GROQ_API_KEY"],
+        default_model: Some("openai/gpt-oss-120b"),
         compat: Compat { tool_ids: IdRule::Any, ..CHAT },
         ..NOTHING
     },
@@ -121,6 +126,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://router.huggingface.co/v1",
         hosts: &["router.huggingface.co"],
         key_envs: &["HF_TOKEN", "HUGGINGFACE_API_KEY"],
+        default_model: Some("openai/gpt-oss-120b"),
         compat: Compat { tool_ids: IdRule::Any, ..CHAT },
         ..NOTHING
     },
@@ -144,6 +150,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.minimax.io/v1",
         hosts: &["api.minimax.io", "api.minimaxi.com"],
         key_envs: &["MINIMAX_API_KEY"],
+        default_model: Some("MiniMax-M2.5"),
         compat: Compat {
             reasoning: Ask::None,
             reasoning_echo: Echo::ThinkTags,
@@ -157,6 +164,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.mistral.ai/v1",
         hosts: &["api.mistral.ai"],
         key_envs: &["MISTRAL_API_KEY"],
+        default_model: Some("mistral-medium-latest"),
         compat: Compat {
             stream_options: false,
             reasoning: Ask::HighNone,
@@ -174,6 +182,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.moonshot.ai/v1",
         hosts: &["api.moonshot.ai", "api.moonshot.cn"],
         key_envs: &["MOONSHOT_API_KEY", "KIMI_API_KEY"],
+        default_model: Some("kimi-k2.6"),
         compat: Compat {
             reasoning: Ask::Thinking,
             reasoning_echo: Echo::CallMessages,
@@ -188,6 +197,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://integrate.api.nvidia.com/v1",
         hosts: &["integrate.api.nvidia.com"],
         key_envs: &["NVIDIA_API_KEY"],
+        default_model: Some("openai/gpt-oss-120b"),
         ..NOTHING
     },
     Known {
@@ -204,7 +214,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.openai.com/v1",
         hosts: &["api.openai.com"],
         key_envs: &["OPENAI_API_KEY"],
-        default_model: Some("gpt-5.1"),
+        default_model: Some("gpt-5.6"),
         compat: Compat {
             max_tokens_field: TokensField::MaxCompletionTokens,
             tool_ids: IdRule::Plain40,
@@ -219,6 +229,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://openrouter.ai/api/v1",
         hosts: &["openrouter.ai"],
         key_envs: &["OPENROUTER_API_KEY"],
+        default_model: Some("openrouter/auto"),
         compat: Compat { reasoning: Ask::Object, cache: Cache::Parts, think_tags: false, ..CHAT },
         ..NOTHING
     },
@@ -227,6 +238,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         hosts: &["dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"],
         key_envs: &["DASHSCOPE_API_KEY"],
+        default_model: Some("qwen3-coder-plus"),
         compat: Compat {
             reasoning: Ask::EnableThinking,
             reasoning_echo: Echo::Never,
@@ -241,6 +253,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.together.xyz/v1",
         hosts: &["api.together.xyz", "api.together.ai"],
         key_envs: &["TOGETHER_API_KEY"],
+        default_model: Some("openai/gpt-oss-120b"),
         compat: Compat { reasoning: Ask::Enabled, ..CHAT },
         ..NOTHING
     },
@@ -256,6 +269,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://ai-gateway.vercel.sh/v1",
         hosts: &["ai-gateway.vercel.sh"],
         key_envs: &["AI_GATEWAY_API_KEY"],
+        default_model: Some("openai/gpt-oss-120b"),
         compat: Compat { reasoning: Ask::Enabled, cache: Cache::Parts, think_tags: false, ..CHAT },
         ..NOTHING
     },
@@ -271,6 +285,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.x.ai/v1",
         hosts: &["api.x.ai"],
         key_envs: &["XAI_API_KEY"],
+        default_model: Some("grok-4.5"),
         compat: Compat { think_tags: false, ..CHAT },
         ..NOTHING
     },
@@ -279,6 +294,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.z.ai/api/paas/v4",
         hosts: &["api.z.ai", "open.bigmodel.cn"],
         key_envs: &["ZAI_API_KEY", "ZHIPU_API_KEY"],
+        default_model: Some("glm-5.1"),
         compat: Compat { reasoning: Ask::Thinking, tool_ids: IdRule::Any, ..CHAT },
         ..NOTHING
     },
