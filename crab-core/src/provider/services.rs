@@ -85,7 +85,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.deepseek.com",
         hosts: &["api.deepseek.com"],
         key_envs: &["DEEPSEEK_API_KEY"],
-        default_model: Some("deepseek-v4-flash"),
+        default_model: Some("deepseek-flash"),
         compat: Compat {
             reasoning: Ask::ThinkingEffort,
             reasoning_echo: Echo::EveryMessage,
@@ -100,7 +100,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.fireworks.ai/inference/v1",
         hosts: &["api.fireworks.ai"],
         key_envs: &["FIREWORKS_API_KEY"],
-        default_model: Some("accounts/fireworks/models/gpt-oss-120b"),
+        default_model: Some("accounts/fireworks/models/glm-5p3"),
         ..NOTHING
     },
     Known {
@@ -108,7 +108,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://generativelanguage.googleapis.com/v1beta/openai",
         hosts: &["generativelanguage.googleapis.com"],
         key_envs: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        default_model: Some("gemini-3.5-flash"),
+        default_model: Some("gemini-3.8-flash"),
         compat: Compat { reasoning: Ask::EffortNone, tool_ids: IdRule::Any, ..CHAT },
         ..NOTHING
     },
@@ -150,7 +150,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.minimax.io/v1",
         hosts: &["api.minimax.io", "api.minimaxi.com"],
         key_envs: &["MINIMAX_API_KEY"],
-        default_model: Some("MiniMax-M2.5"),
+        default_model: Some("MiniMax-M3"),
         compat: Compat {
             reasoning: Ask::None,
             reasoning_echo: Echo::ThinkTags,
@@ -182,7 +182,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.moonshot.ai/v1",
         hosts: &["api.moonshot.ai", "api.moonshot.cn"],
         key_envs: &["MOONSHOT_API_KEY", "KIMI_API_KEY"],
-        default_model: Some("kimi-k2.6"),
+        default_model: Some("kimi-k2.7-code"),
         compat: Compat {
             reasoning: Ask::Thinking,
             reasoning_echo: Echo::CallMessages,
@@ -238,7 +238,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         hosts: &["dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"],
         key_envs: &["DASHSCOPE_API_KEY"],
-        default_model: Some("qwen3-coder-plus"),
+        default_model: Some("qwen3.7-plus"),
         compat: Compat {
             reasoning: Ask::EnableThinking,
             reasoning_echo: Echo::Never,
@@ -253,7 +253,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.together.xyz/v1",
         hosts: &["api.together.xyz", "api.together.ai"],
         key_envs: &["TOGETHER_API_KEY"],
-        default_model: Some("openai/gpt-oss-120b"),
+        default_model: Some("zai-org/GLM-5.3"),
         compat: Compat { reasoning: Ask::Enabled, ..CHAT },
         ..NOTHING
     },
@@ -285,7 +285,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.x.ai/v1",
         hosts: &["api.x.ai"],
         key_envs: &["XAI_API_KEY"],
-        default_model: Some("grok-4.5"),
+        default_model: Some("grok-4.7"),
         compat: Compat { think_tags: false, ..CHAT },
         ..NOTHING
     },
@@ -294,7 +294,7 @@ pub const SERVICES: &[Known] = &[
         base_url: "https://api.z.ai/api/paas/v4",
         hosts: &["api.z.ai", "open.bigmodel.cn"],
         key_envs: &["ZAI_API_KEY", "ZHIPU_API_KEY"],
-        default_model: Some("glm-5.1"),
+        default_model: Some("glm-5.3"),
         compat: Compat { reasoning: Ask::Thinking, tool_ids: IdRule::Any, ..CHAT },
         ..NOTHING
     },
