@@ -180,6 +180,13 @@ mod tests {
             assert!(super::super::services::known(service).is_some(), "no service `{service}`");
             assert!(model.context.is_none_or(|tokens| tokens >= 8_000), "{model:?}");
         }
+        // A default that crab knows nothing about is one that nobody looked at.
+        for service in super::super::services::SERVICES {
+            let own = of(service.name).next().is_some();
+            let Some(default) = service.default_model.filter(|_| own) else { continue };
+            let is_alias = default.ends_with("-latest");
+            assert!(is_alias || find(service.name, default).is_some(), "`{default}` of `{}`", service.name);
+        }
     }
 
     #[test]
