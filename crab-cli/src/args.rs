@@ -6,17 +6,24 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
+use clap_complete::Shell;
 use crab_core::provider::Effort;
 
 use crate::render::terminal::Color;
 use crate::render::{Detail, Format, Settings};
 
-const AFTER_HELP: &str = "\
-Commands:
-  crab sessions     list the sessions of this directory
-  crab models [P]   list the services, or the models of the service P and what they take and cost
-  crab config       show the configuration and where each value comes from
-  crab trust [DIR]  let the project's own .crab/config.toml set keys, rules and commands
+/// The commands: name, arguments, what each does. Help, completions and the manual come from here.
+pub(crate) const COMMANDS: [(&str, &str, &str); 7] = [
+    ("sessions", "", "list the sessions of this directory"),
+    ("models", "[P]", "list the services, or the models of the service P and what they take and cost"),
+    ("config", "", "show the configuration and where each value comes from"),
+    ("doctor", "", "check keys, configuration, files, programs and the terminal"),
+    ("trust", "[DIR]", "let the project's own .crab/config.toml set keys, rules and commands"),
+    ("completions", "SHELL", "print the completions of bash, zsh or fish"),
+    ("man", "", "print the manual page"),
+];
+
+const AFTER_COMMANDS: &str = "\
 A lone word equal to a command is the command; `crab -- sessions` sends it as a prompt.
 
 Piped standard input is appended to the prompt. An argument `-` waits for it, however long it takes.
@@ -25,9 +32,17 @@ Piped standard input is appended to the prompt. An argument `-` waits for it, ho
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 the provider failed,
 5 no or refused credentials, 129/130/143 ended by SIGHUP, SIGINT, SIGTERM.";
 
+fn after_help() -> String {
+    let line = |(name, args, what): &(&str, &str, &str)| {
+        let call = format!("crab {name} {args}");
+        format!("  {:24}  {what}\n", call.trim_end())
+    };
+    format!("Commands:\n{}{AFTER_COMMANDS}", COMMANDS.iter().map(line).collect::<String>())
+}
+
 /// A coding agent for people who live in a terminal.
 #[derive(Clone, Debug, Default, Parser)]
-#[command(name = "crab", version, after_help = AFTER_HELP, args_override_self = true, max_term_width = 100)]
+#[command(name = "crab", version, after_help = after_help(), args_override_self = true, max_term_width = 100)]
 pub(crate) struct Args {
     /// What to do; words are joined by spaces
     #[arg(value_name = "PROMPT")]
@@ -136,8 +151,14 @@ pub(crate) enum Task {
     Models(Option<String>),
     /// `crab config`.
     Config,
+    /// `crab doctor`.
+    Doctor,
     /// `crab trust [DIR]`.
     Trust(Option<PathBuf>),
+    /// `crab completions SHELL`.
+    Completions(Shell),
+    /// `crab man`.
+    Man,
 }
 
 /// The end of a command line that is not to be run: text for standard output or an error.
@@ -174,6 +195,11 @@ impl Args {
             (false, [], ["models"]) => Task::Models(None),
             (false, [], ["models", name]) if is_name(name) => Task::Models(Some((*name).to_owned())),
             (false, [], ["config"]) => Task::Config,
+            (false, [], ["doctor"]) => Task::Doctor,
+            (false, [], ["man"]) => Task::Man,
+            (false, [], ["completions", shell]) if shell.parse::<Shell>().is_ok() => {
+                Task::Completions(shell.parse().unwrap_or(Shell::Bash))
+            }
             (false, [], ["trust"]) => Task::Trust(None),
             (false, [], ["trust", dir]) if is_dir(dir) || dir.contains('/') => Task::Trust(Some(dir.into())),
             _ => Task::Prompt(self.words.iter().chain(&self.literal).cloned().collect()),
@@ -309,6 +335,10 @@ mod tests {
     fn a_lone_word_equal_to_a_command_is_the_command() {
         check(&["sessions"], Task::Sessions);
         check(&["config", "-v"], Task::Config);
+        check(&["doctor"], Task::Doctor);
+        check(&["man"], Task::Man);
+        check(&["completions", "zsh"], Task::Completions(Shell::Zsh));
+        check(&["completions", "matter"], prompt(&["completions", "matter"]));
         check(&["trust"], Task::Trust(None));
         check(&["trust", "sub"], Task::Trust(Some("sub".into())));
         check(&["trust", "me"], prompt(&["trust", "me"]));

@@ -7,8 +7,8 @@ use crab_core::provider::tape::{Asked, Tape};
 use crab_core::provider::{self, Api, Known, Options, SERVICES};
 
 use crate::args::Args;
-use crate::models;
 use crate::setup::{Stop, env};
+use crate::{local, models};
 
 /// The services that are looked at first when nobody names one.
 const FIRST: [&str; 2] = ["anthropic", "openai"];
@@ -185,10 +185,20 @@ impl Choice<'_> {
                 return Ok(name.to_owned());
             }
         }
+        let servers = local::servers();
+        let local = match servers.first() {
+            Some((name, address)) => {
+                format!("a model of your own: `{name}` answers on {address}, so `crab --provider {name}` works now")
+            }
+            None => "a model of your own: none of ollama, lmstudio, llamacpp, vllm and litellm answers on its usual port".into(),
+        };
         Err(Stop::new(
             FailureKind::Auth,
-            "no model is chosen and no key was found: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name another service \
-             with `-m PROVIDER/MODEL`\n`--provider mock` tries crab without a key",
+            format!(
+                "no model is chosen and no key was found\n\
+                 a service: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or that of another one, which `crab models` lists\n\
+                 {local}\nno model at all: `crab --provider mock` shows how crab works; `crab doctor` checks the rest"
+            ),
         ))
     }
 

@@ -4,9 +4,12 @@ mod args;
 mod caret;
 mod choice;
 mod confirm;
+mod doctor;
 mod front;
 mod history;
 mod input;
+mod local;
+mod manual;
 mod models;
 mod output;
 mod pick;
@@ -50,6 +53,13 @@ fn main() -> ExitCode {
         Task::Sessions => sessions(&args),
         Task::Models(provider) => models::list(&args, provider.as_deref()),
         Task::Config => settings(&args),
+        Task::Doctor => {
+            let (text, is_well) = doctor::report(&args);
+            let printed = print(&text);
+            return if is_well { printed } else { ExitCode::FAILURE };
+        }
+        Task::Completions(shell) => Ok(manual::completions(shell)),
+        Task::Man => manual::page(),
         Task::Trust(dir) => trust(&args, dir),
     };
     match done {

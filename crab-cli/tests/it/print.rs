@@ -439,3 +439,34 @@ fn a_huge_prompt_is_sent_whole() {
     let output = crab.command(&["--provider", "mock"]).write_stdin(prompt.clone()).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), prompt.trim_end());
 }
+
+#[test]
+fn the_first_minute_without_a_key_takes_four_lines() {
+    let crab = Crab::new();
+    let ran = crab.run(&["-p", "hello"]).fails(5, "crab: no model is chosen and no key was found");
+    assert_eq!(ran.err.lines().count(), 4, "{}", ran.err);
+    for word in ["ANTHROPIC_API_KEY", "a model of your own", "--provider mock", "crab doctor"] {
+        assert!(ran.err.contains(word), "{word}: {}", ran.err);
+    }
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_exits_so() {
+    let crab = Crab::new();
+    let ran = crab.run(&["doctor"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("BAD   model"), "{}", ran.out);
+    let well: crate::crab::Ran =
+        crab.command(&["doctor"]).env("OPENAI_API_KEY", "sk-doctor").output().unwrap().into();
+    assert!(
+        well.code == 0 && well.out.contains("openai/") && !well.out.contains("sk-doctor"),
+        "{}",
+        well.out
+    );
+    std::fs::create_dir_all(crab.home()).unwrap();
+    std::fs::set_permissions(crab.home(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let open = crab.mock(&["doctor", "-o", "json"]);
+    let checks: Value = serde_json::from_str(&open.out).unwrap();
+    let files = checks.as_array().unwrap().iter().find(|check| check["check"] == "files").unwrap();
+    assert_eq!((open.code, &files["state"]), (1, &json!("bad")));
+}
