@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap_complete::Shell;
 use crab_core::provider::Effort;
 
+use crate::commands::Leave;
 use crate::render::terminal::Color;
 use crate::render::{Detail, Format, Settings};
 
@@ -204,6 +205,17 @@ impl Args {
             (false, [], ["trust", dir]) if is_dir(dir) || dir.contains('/') => Task::Trust(Some(dir.into())),
             _ => Task::Prompt(self.words.iter().chain(&self.literal).cloned().collect()),
         }
+    }
+
+    /// The same line for the conversation that follows this one.
+    pub(crate) fn follow(&mut self, leave: Leave) {
+        self.continue_ = false;
+        self.session = None;
+        self.fork = matches!(leave, Leave::Fork(_));
+        self.resume = match leave {
+            Leave::New => None,
+            Leave::Resume(id) | Leave::Fork(id) => Some(Some(id)),
+        };
     }
 
     /// Whether to run without an editor.

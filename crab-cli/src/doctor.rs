@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use crab_core::config::Keys;
 use crab_core::home::Home;
+use crab_core::process::SHELL;
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -170,9 +171,9 @@ fn programs(report: &mut Report) {
         }
         None => report.add(State::Note, "git", "not found: AGENTS.md is looked for in this directory alone"),
     }
-    match first_line("bash", &["--version"]) {
-        Some(version) => report.add(State::Good, "bash", version),
-        None => report.add(State::Bad, "bash", "not found: no command can be run"),
+    match first_line(SHELL, &["--version"]) {
+        Some(version) => report.add(State::Good, SHELL, version),
+        None => report.add(State::Bad, SHELL, "not found: no command can be run"),
     }
     let sandbox = match std::fs::read_to_string("/sys/kernel/security/lsm") {
         Ok(list) if list.contains("landlock") => "the kernel has Landlock",

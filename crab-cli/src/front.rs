@@ -6,28 +6,49 @@ use std::time::Duration;
 
 use crab_core::agent::Handle;
 use crab_core::message::Part;
+use crab_core::process::Environment;
 use crab_core::protocol::{Answer, Command, End, Event};
 use crab_core::provider::tape::Recorder;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
+use crate::caret;
+use crate::commands::{self, Desk, Leave, Outcome};
 use crate::confirm::{Asking, Reply};
 use crate::input::{Input, Typed};
 use crate::output::{Broken, Stream};
-use crate::render::{Screen, exit_code};
+use crate::render::{Screen, exit_code, last_text};
+use crate::shell;
 use crate::signals::{Signal, Signals};
 use crate::tty;
 
 /// How long an aborted turn may take to end.
 const GRACE: Duration = Duration::from_millis(1900);
 
-const HELP: &str = "\
-/help          this text
-/quit, /exit   leave, as does Ctrl-D or Ctrl-C twice
-Enter          send; a \\ at the end of a line, or Alt-Enter, begins a new line
-Ctrl-C         stop the running turn, or clear the line
-Ctrl-R         search what was typed before
-";
+/// How a conversation came to its end.
+pub(crate) enum Ended {
+    /// Crab ends with this code.
+    Exit(u8),
+    /// Another conversation begins.
+    Leave(Leave),
+}
+
+/// What the prompt works with.
+pub(crate) struct Table<F> {
+    pub(crate) desk: Desk,
+    pub(crate) environment: Arc<Environment>,
+    /// Makes a prompt of a typed text, or says why not.
+    pub(crate) expand: F,
+}
+
+/// What a typed line led to.
+enum Next {
+    Prompt(Vec<Part>),
+    Leave(Leave),
+    Exit(u8),
+    /// Nothing yet: the prompt is shown again.
+    Again,
+}
 
 /// Why a turn was stopped from outside.
 #[derive(Debug)]
@@ -56,12 +77,14 @@ pub(crate) struct Front {
     owed: usize,
     /// Where the prompts are written down.
     recorder: Option<Arc<Recorder>>,
+    /// What goes along with the next prompt.
+    told: Vec<Part>,
 }
 
 impl Front {
     /// Puts them together.
     pub(crate) fn new(handle: Handle, screen: Screen, signals: Signals) -> Self {
-        Self { handle, screen, signals, has_reader: true, owed: 0, recorder: None }
+        Self { handle, screen, signals, has_reader: true, owed: 0, recorder: None, told: vec![] }
     }
 
     /// Writes the prompts down.
@@ -83,23 +106,36 @@ impl Front {
         Ok(self.finish(exit).await)
     }
 
-    /// Interactive: turn after turn until the user leaves. `parts` makes a prompt of a typed text, or says why not.
-    pub(crate) async fn interactive(
+    /// Interactive: turn after turn until the user leaves.
+    pub(crate) async fn interactive<F>(
         mut self,
         first: Option<Vec<Part>>,
         mut input: Input,
-        parts: impl Fn(&str) -> Result<Vec<Part>, String>,
-    ) -> io::Result<u8> {
+        mut table: Table<F>,
+    ) -> io::Result<Ended>
+    where
+        F: Fn(&str) -> Result<Vec<Part>, String>,
+    {
         let mut next = first;
         let exit = loop {
             let prompt = match next.take() {
                 Some(prompt) => prompt,
-                None => match self.prompt(&mut input, &parts).await? {
-                    Ok(prompt) => prompt,
-                    Err(exit) => break exit,
+                None => match self.prompt(&mut input, &mut table).await? {
+                    Next::Prompt(prompt) => prompt,
+                    Next::Leave(leave) => {
+                        input.cancel().await;
+                        self.leave().await?;
+                        return Ok(Ended::Leave(leave));
+                    }
+                    Next::Exit(exit) => break exit,
+                    Next::Again => continue,
                 },
             };
             let turn = self.turn(prompt).await?;
+            if let Some(end) = &turn.end {
+                table.desk.usage.add(&end.usage);
+                table.desk.answer = last_text(&end.messages).unwrap_or(table.desk.answer);
+            }
             if turn.end.is_none() && self.handle.events.is_closed() {
                 break self.verdict(&turn)?;
             }
@@ -112,7 +148,19 @@ impl Front {
         };
         input.cancel().await;
         self.screen.renderer.close(exit)?;
-        Ok(self.finish(exit).await)
+        Ok(Ended::Exit(self.finish(exit).await))
+    }
+
+    /// Ends this conversation, so that its session is free for another.
+    async fn leave(self) -> io::Result<()> {
+        let Self { handle, mut screen, .. } = self;
+        screen.renderer.close(0)?;
+        screen.output.drained().await;
+        drop(handle.commands);
+        let mut events = handle.events;
+        // The agent lets go of the session before its last event channel closes.
+        while !matches!(events.recv().await, Err(RecvError::Closed)) {}
+        Ok(())
     }
 
     async fn submit(&mut self, prompt: Vec<Part>) -> bool {
@@ -265,45 +313,94 @@ impl Front {
         exit
     }
 
-    /// Waits for a prompt. `Err` is the exit code of leaving.
-    async fn prompt(
-        &mut self,
-        input: &mut Input,
-        parts: &impl Fn(&str) -> Result<Vec<Part>, String>,
-    ) -> io::Result<Result<Vec<Part>, u8>> {
+    /// Waits for a prompt, and does what is asked for in between.
+    async fn prompt<F>(&mut self, input: &mut Input, table: &mut Table<F>) -> io::Result<Next>
+    where
+        F: Fn(&str) -> Result<Vec<Part>, String>,
+    {
         let mut is_leaving = false;
         loop {
             let typed = match self.typed(input).await? {
                 Ok(typed) => typed,
-                Err(exit) => return Ok(Err(exit)),
+                Err(exit) => return Ok(Next::Exit(exit)),
             };
             let was_leaving = std::mem::take(&mut is_leaving);
             match typed {
-                Typed::Line(line) => match meaning(&line) {
-                    Meaning::Nothing => {}
-                    Meaning::Quit => return Ok(Err(0)),
-                    Meaning::Help => self.screen.output.err.write(HELP)?,
-                    Meaning::Unknown(word) => {
-                        self.screen.say(&format!("no command `{word}`: there are /help and /quit"))?;
-                    }
-                    Meaning::Prompt => match parts(&line) {
-                        Ok(parts) => return Ok(Ok(parts)),
-                        Err(why) => self.screen.say(&why)?,
-                    },
+                Typed::Line(line) => match self.line(&line, input, table).await? {
+                    Next::Again => {}
+                    next => return Ok(next),
                 },
                 Typed::Interrupted { had_draft: true } | Typed::Cancelled => {}
-                Typed::Interrupted { had_draft: false } if was_leaving => return Ok(Err(0)),
+                Typed::Interrupted { had_draft: false } if was_leaving => return Ok(Next::Exit(0)),
                 Typed::Interrupted { had_draft: false } => {
                     is_leaving = true;
                     self.screen.output.err.write("Ctrl-C again, or Ctrl-D, leaves\n")?;
                 }
-                Typed::End => return Ok(Err(0)),
+                Typed::End => return Ok(Next::Exit(0)),
                 Typed::Failed(err) => {
                     self.screen.say(&format!("cannot read the terminal: {}", plainly(&err)))?;
-                    return Ok(Err(1));
+                    return Ok(Next::Exit(1));
                 }
             }
         }
+    }
+
+    async fn line<F>(&mut self, line: &str, input: &mut Input, table: &mut Table<F>) -> io::Result<Next>
+    where
+        F: Fn(&str) -> Result<Vec<Part>, String>,
+    {
+        match meaning(line) {
+            Meaning::Nothing => {}
+            Meaning::Shell { command, is_told } => {
+                let (ran, signal) = self.shell(command, table).await?;
+                if let Some(signal) = signal.filter(|signal| *signal != Signal::Interrupt) {
+                    return Ok(Next::Exit(signal.exit()));
+                }
+                if is_told {
+                    self.told.push(Part::text(shell::block(command, &ran)));
+                    self.screen.output.err.write("(this goes along with the next prompt)\n")?;
+                }
+            }
+            Meaning::Slash => match table.desk.run(line) {
+                Outcome::Say(text) => self.screen.output.err.write(text)?,
+                Outcome::Fail(why) => self.screen.say(&why)?,
+                Outcome::Draft(text) => input.prefill(text),
+                Outcome::Leave(leave) => return Ok(Next::Leave(leave)),
+                Outcome::Quit => return Ok(Next::Exit(0)),
+                Outcome::Change(change, words) => {
+                    self.tell(Command::Change(change)).await;
+                    self.screen.output.err.write(format!("{words}\n"))?;
+                }
+            },
+            Meaning::Prompt => match (table.expand)(line) {
+                Ok(mut parts) => {
+                    parts.append(&mut self.told);
+                    return Ok(Next::Prompt(parts));
+                }
+                Err(why) => {
+                    self.screen.say(&why)?;
+                    // What was typed is not lost with it.
+                    input.prefill(line.to_owned());
+                }
+            },
+        }
+        Ok(Next::Again)
+    }
+
+    /// Runs a command of the user's; Ctrl-C stops it.
+    async fn shell<F>(
+        &mut self,
+        command: &str,
+        table: &Table<F>,
+    ) -> io::Result<(shell::Ran, Option<Signal>)> {
+        let err = self.screen.output.err.clone();
+        let show = move |text: &str| err.write(caret::strict(text));
+        let (signals, mut signal) = (&mut self.signals, None);
+        let stop = async { signal = Some(signals.next().await) };
+        let ran = shell::run(command, &table.desk.facts.cwd, &table.environment, show, stop).await?;
+        let fresh = if ran.output.is_empty() || ran.output.ends_with('\n') { "" } else { "\n" };
+        self.screen.output.err.write(format!("{fresh}[{}]\n", ran.ended))?;
+        Ok((ran, signal))
     }
 
     /// What is typed next, while events are shown and signals heeded.
@@ -363,23 +460,31 @@ fn plainly(err: &io::Error) -> String {
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning<'a> {
     Nothing,
-    Help,
-    Quit,
-    Unknown(&'a str),
+    Slash,
+    /// A command of the user's own; whether the model is told of it.
+    Shell {
+        command: &'a str,
+        is_told: bool,
+    },
     Prompt,
 }
 
-/// A slash and one word is a command; a path is a prompt.
+/// A slash and a word is a command, unless it is a path; a `!` begins one of the shell.
 fn meaning(line: &str) -> Meaning<'_> {
     let line = line.trim();
-    match line {
-        "" => Meaning::Nothing,
-        "/help" => Meaning::Help,
-        "/quit" | "/exit" => Meaning::Quit,
-        _ if !line.starts_with('/') || line.contains(char::is_whitespace) => Meaning::Prompt,
-        _ if line[1..].contains('/') || std::path::Path::new(line).exists() => Meaning::Prompt,
-        word => Meaning::Unknown(word),
+    if let Some(rest) = line.strip_prefix('!') {
+        let (command, is_told) = rest.strip_prefix('!').map_or((rest, true), |rest| (rest, false));
+        let command = command.trim();
+        return if command.is_empty() { Meaning::Prompt } else { Meaning::Shell { command, is_told } };
     }
+    let Some(rest) = line.strip_prefix('/') else {
+        return if line.is_empty() { Meaning::Nothing } else { Meaning::Prompt };
+    };
+    let word = rest.split_whitespace().next().unwrap_or_default();
+    let is_path = word.contains('/') || std::path::Path::new(&format!("/{word}")).exists();
+    // A sentence may begin with a slash; a command that nobody has is worth a word only when it stands alone.
+    let is_command = commands::knows(&format!("/{word}")) || rest.trim() == word;
+    if word.is_empty() || is_path || !is_command { Meaning::Prompt } else { Meaning::Slash }
 }
 
 #[cfg(test)]

@@ -218,9 +218,13 @@ async fn an_agent_that_is_gone_is_an_internal_failure() {
 fn a_slash_and_one_word_is_a_command_and_a_path_is_a_prompt() {
     let check = |line, expected| assert_eq!(meaning(line), expected, "{line}");
     check(" \n", Meaning::Nothing);
-    check("/help ", Meaning::Help);
-    check("/exit", Meaning::Quit);
-    check("/nope", Meaning::Unknown("/nope"));
+    check("/help ", Meaning::Slash);
+    check("/exit", Meaning::Slash);
+    check("/model some/model", Meaning::Slash);
+    check("/nope", Meaning::Slash);
+    check("!ls -l", Meaning::Shell { command: "ls -l", is_told: true });
+    check("!! ls", Meaning::Shell { command: "ls", is_told: false });
+    check("!", Meaning::Prompt);
     check("/usr/bin", Meaning::Prompt);
     check("/usr", Meaning::Prompt);
     check("/nope what is this", Meaning::Prompt);

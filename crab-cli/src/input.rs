@@ -12,17 +12,20 @@ use std::time::Duration;
 use crab_core::redact::Secrets;
 use crossterm::event::{KeyCode, KeyModifiers};
 use reedline::{
-    EditCommand, EditMode, Emacs, Highlighter, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
-    ReedlineEvent, ReedlineRawEvent, Signal, StyledText, ValidationResult, Validator,
-    default_emacs_keybindings,
+    ColumnarMenu, DefaultHinter, EditCommand, EditMode, Emacs, Highlighter, MenuBuilder, Prompt,
+    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, ReedlineRawEvent, Signal,
+    StyledText, ValidationResult, Validator, default_emacs_keybindings,
 };
 use tokio::sync::mpsc;
 
+use crate::complete::Completions;
 use crate::history::Kept;
 use crate::tty;
 
 /// What stands before each line; tests and scripts look for it.
 const PROMPT: &str = "> ";
+
+const MENU: &str = "completions";
 
 /// What a request for a line gave.
 #[derive(Debug)]
@@ -51,14 +54,20 @@ pub(crate) struct Settings {
     pub(crate) is_styled: bool,
     /// What the history must not hold.
     pub(crate) secrets: Arc<Secrets>,
+    /// Where relative paths begin.
+    pub(crate) cwd: PathBuf,
+    /// Where a draft lies while an editor of the user's has it.
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 /// The line editor. It touches the terminal only between a request and its answer.
 pub(crate) struct Input {
-    requests: Sender<()>,
+    requests: Sender<String>,
     lines: mpsc::UnboundedReceiver<Typed>,
     cancel: Arc<AtomicBool>,
     is_open: bool,
+    /// What the next line begins with.
+    draft: String,
 }
 
 impl Input {
@@ -75,14 +84,19 @@ impl Input {
             let editor = Editor::new(settings, cancel.clone(), &mut warning);
             builder.spawn(move || editor.run(&asked, &send))?;
         }
-        Ok((Self { requests, lines, cancel, is_open: false }, warning))
+        Ok((Self { requests, lines, cancel, is_open: false, draft: String::new() }, warning))
+    }
+
+    /// The next line begins with this text.
+    pub(crate) fn prefill(&mut self, draft: String) {
+        self.draft = draft;
     }
 
     /// Shows the prompt, unless it stands already, and waits for what is typed. Cancel safe.
     pub(crate) async fn next(&mut self) -> Typed {
         if !self.is_open {
             self.is_open = true;
-            if self.requests.send(()).is_err() {
+            if self.requests.send(std::mem::take(&mut self.draft)).is_err() {
                 return Typed::Failed(io::Error::other("the line editor has ended"));
             }
         }
@@ -122,18 +136,19 @@ fn show_plain_prompt() -> io::Result<()> {
 }
 
 /// Lines as the terminal itself edits them, for one that understands no escape sequences.
-fn read_plain(asked: &Receiver<()>, send: &mpsc::UnboundedSender<Typed>) {
-    while asked.recv().is_ok() {
-        let typed = read_plain_line().unwrap_or_else(Typed::Failed);
+fn read_plain(asked: &Receiver<String>, send: &mpsc::UnboundedSender<Typed>) {
+    while let Ok(draft) = asked.recv() {
+        let typed = read_plain_line(draft).unwrap_or_else(Typed::Failed);
         if send.send(typed).is_err() {
             return;
         }
     }
 }
 
-fn read_plain_line() -> io::Result<Typed> {
-    let mut text = String::new();
+fn read_plain_line(mut text: String) -> io::Result<Typed> {
     show_plain_prompt()?;
+    // What stands there already can be gone on with, not changed.
+    io::stderr().write_all(text.as_bytes())?;
     loop {
         let mut line = String::new();
         if io::stdin().lock().read_line(&mut line)? == 0 {
@@ -172,7 +187,20 @@ impl Editor {
             .with_break_signal(cancel)
             .with_validator(Box::new(Continuation(held.clone())))
             .with_highlighter(Box::new(Watch(draft.clone())))
+            .with_completer(Box::new(Completions { cwd: settings.cwd }))
+            .with_menu(ReedlineMenu::EngineCompleter(Box::new(ColumnarMenu::default().with_name(MENU))))
+            .with_partial_completions(true)
+            .with_quick_completions(true)
             .with_edit_mode(Box::new(Keys { emacs: Emacs::new(keys()), draft: draft.clone() }));
+        if settings.is_styled {
+            // Without style a hint could not be told from what was typed.
+            reedline = reedline.with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)));
+        }
+        if let Some(file) = &settings.scratch {
+            let mut editor = std::process::Command::new("sh");
+            editor.args(["-c", &format!("{} \"$1\"", crate::commands::editor()), "sh"]).arg(file);
+            reedline = reedline.with_buffer_editor(editor, file.clone());
+        }
         match settings.history.as_deref().map(|path| Kept::open(path, settings.secrets.clone())) {
             Some(Ok(history)) => reedline = reedline.with_history(Box::new(history)),
             Some(Err(err)) => *warning = Some(format!("the prompt history is not kept: {err}")),
@@ -185,9 +213,12 @@ impl Editor {
         self.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(mut self, asked: &Receiver<()>, send: &mpsc::UnboundedSender<Typed>) {
-        while asked.recv().is_ok() {
+    fn run(mut self, asked: &Receiver<String>, send: &mpsc::UnboundedSender<Typed>) {
+        while let Ok(draft) = asked.recv() {
             tty::touch();
+            if !draft.is_empty() {
+                self.reedline.run_edit_commands(&[EditCommand::InsertString(draft)]);
+            }
             self.draft().clear();
             self.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
             let typed = match self.reedline.read_line(&self.face) {
@@ -221,6 +252,10 @@ fn keys() -> reedline::Keybindings {
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline());
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::Enter, newline());
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('g'), ReedlineEvent::OpenEditor);
+    let menu = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(menu));
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
     keys
 }
 

@@ -3,6 +3,8 @@
 mod args;
 mod caret;
 mod choice;
+mod commands;
+mod complete;
 mod confirm;
 mod doctor;
 mod front;
@@ -15,6 +17,7 @@ mod output;
 mod pick;
 mod render;
 mod setup;
+mod shell;
 mod signals;
 mod stdin;
 mod tty;
@@ -30,7 +33,7 @@ use crab_core::session::{Body, Session};
 use crab_core::{agent, attach, clip, config};
 
 use args::{Args, Refused, Task};
-use front::Front;
+use front::{Ended, Front, Table};
 use input::Input;
 use render::terminal::Color;
 use render::{Format, Screen, Settings};
@@ -87,7 +90,21 @@ fn complain(stop: &Stop, format: Format) -> ExitCode {
     ExitCode::from(stop.exit)
 }
 
+/// One conversation after the other, until one of them is the last.
 fn run(args: &Args, words: &[String]) -> Result<ExitCode, Stop> {
+    let (mut args, mut words) = (args.clone(), words.to_vec());
+    loop {
+        match run_once(&args, &words)? {
+            Ended::Exit(code) => return Ok(ExitCode::from(code)),
+            Ended::Leave(leave) => {
+                words.clear();
+                args.follow(leave);
+            }
+        }
+    }
+}
+
+fn run_once(args: &Args, words: &[String]) -> Result<Ended, Stop> {
     let is_print = args.is_print(io::stdin().is_terminal());
     let ground = setup::ground(args)?;
     let settings = Settings { color: color(args, &ground), ..args.settings() };
@@ -118,7 +135,7 @@ fn run(args: &Args, words: &[String]) -> Result<ExitCode, Stop> {
     environment.close();
     runtime.shutdown_background();
     tty::restore();
-    done.map(ExitCode::from)
+    done
 }
 
 fn recorded_prompts(player: &Player) -> Result<Vec<Vec<Part>>, Stop> {
@@ -151,9 +168,9 @@ async fn converse(
     settings: Settings,
     mut prompts: Vec<Vec<Part>>,
     is_print: bool,
-) -> Result<u8, Stop> {
+) -> Result<Ended, Stop> {
     let failed = |err: io::Error| Stop::new(FailureKind::Internal, format!("cannot use the terminal: {err}"));
-    let Parts { agent, facts, warnings, history, tape } = parts;
+    let Parts { agent, facts, warnings, history, tape, desk } = parts;
     let recorder = match tape {
         Some(Tape::Record(recorder)) => Some(recorder),
         _ => None,
@@ -164,6 +181,7 @@ async fn converse(
         streams.lend_terminal().map_err(failed)?;
     }
     let (cwd, secrets) = (agent.cwd.clone(), agent.secrets.clone());
+    let environment = agent.environment.clone();
     let (model, id) = (format!("{}/{}", facts.provider, facts.model), facts.id.clone());
     let last = last_prompt(&agent.session);
     let mut screen =
@@ -174,12 +192,20 @@ async fn converse(
     let handle = agent::spawn(agent);
     match is_print {
         true => {
-            Front::new(handle, screen, signals).recording(recorder).print_run(prompts).await.map_err(failed)
+            let front = Front::new(handle, screen, signals).recording(recorder);
+            front.print_run(prompts).await.map(Ended::Exit).map_err(failed)
         }
         false => {
             let is_styled = screen.paint.is_on;
-            let (input, warning) =
-                Input::start(input::Settings { history, is_styled, secrets }).map_err(failed)?;
+            let scratch = tempfile::tempdir().map_err(failed)?;
+            let settings = input::Settings {
+                history,
+                is_styled,
+                secrets,
+                cwd: cwd.clone(),
+                scratch: Some(scratch.path().join("prompt.md")),
+            };
+            let (input, warning) = Input::start(settings).map_err(failed)?;
             let going_on = last.map(|prompt| format!(", going on behind `{prompt}`")).unwrap_or_default();
             screen.say(&format!("{model}, session {id}{going_on}; /help for help")).map_err(failed)?;
             if let Some(warning) = warning {
@@ -187,7 +213,7 @@ async fn converse(
             }
             let expand = move |text: &str| attach::expand(text, &cwd);
             let front = Front::new(handle, screen, signals).recording(recorder);
-            front.interactive(prompts.pop(), input, expand).await.map_err(failed)
+            front.interactive(prompts.pop(), input, Table { desk, environment, expand }).await.map_err(failed)
         }
     }
 }

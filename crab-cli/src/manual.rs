@@ -1,6 +1,6 @@
 //! Completions and the manual page, made from the definition of the command line.
 
-use clap::{Command, CommandFactory};
+use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
 use crab_core::protocol::FailureKind;
 
@@ -29,7 +29,8 @@ fn with_commands() -> Command {
     for (name, args, about) in COMMANDS {
         let mut own = Command::new(name).about(about);
         if name == "completions" {
-            let shells = ["bash", "zsh", "fish"];
+            let shells =
+                [Shell::Bash, Shell::Zsh, Shell::Fish].into_iter().filter_map(|it| it.to_possible_value());
             own =
                 own.arg(clap::Arg::new(args).value_parser(clap::builder::PossibleValuesParser::new(shells)));
         }

@@ -9,6 +9,7 @@ use crab_core::agent::{Agent, Limits, Model};
 use crab_core::config::{self, Config, Inputs, Keys};
 use crab_core::gate::{Gate, Rule};
 use crab_core::home::Home;
+use crab_core::message::Usage;
 use crab_core::process::Environment;
 use crab_core::prompt::{self, Place};
 use crab_core::protocol::{Failure, FailureKind};
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::choice::{Choice, Plan};
+use crate::commands::Desk;
 use crate::pick;
 use crate::render::{SessionFacts, failure_code};
 
@@ -85,6 +87,8 @@ pub(crate) struct Parts {
     pub(crate) history: Option<PathBuf>,
     /// What becomes of the wire.
     pub(crate) tape: Option<Tape>,
+    /// What slash commands work with.
+    pub(crate) desk: Desk,
 }
 
 pub(crate) fn env(name: &str) -> Option<String> {
@@ -133,15 +137,7 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
     let (mut models, tape) = models(args, plans, replayed, (effort, &secrets))?;
     // There is always one who is asked first.
     let model = models.remove(0);
-    let mut session = found.open(&cwd, &secrets)?;
-    warnings.extend(session.take_warnings());
-    if session.cwd() != cwd.canonicalize().unwrap_or_else(|_| cwd.clone()) {
-        warnings.push(format!(
-            "this session began in `{}`; the tools work in `{}`",
-            session.cwd().display(),
-            cwd.display()
-        ));
-    }
+    let session = begin(found, &cwd, &secrets, &mut warnings)?;
     if args.yolo {
         warnings.push("--yolo: every tool call runs without asking".into());
     }
@@ -150,14 +146,7 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         (Some(home), Some(_)) => home.outputs_dir(session.id()),
         _ => std::env::temp_dir().join(format!("crab-{}", session.id())),
     };
-    let facts = SessionFacts {
-        version: env!("CARGO_PKG_VERSION").into(),
-        id: session.id().to_owned(),
-        file: session.file().map(Path::to_path_buf),
-        cwd: cwd.clone(),
-        provider: model.provider.name().to_owned(),
-        model: model.name.clone(),
-    };
+    let facts = facts(&session, &cwd, &model);
     let system = system(args, (&config, home.as_ref()), &cwd, &mut warnings)?;
     let mut agent = Agent {
         system: secrets.redact(&system).as_ref().into(),
@@ -175,7 +164,58 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         seen: Arc::new(Seen::default()),
     };
     agent.tools = offered(args, &config, &agent)?;
-    Ok(Parts { agent, facts, warnings, history: home.map(|home| home.history_file()), tape })
+    let history = home.as_ref().map(Home::history_file);
+    let desk = Desk {
+        args: args.clone(),
+        rules: rules(&agent.gate),
+        tools: agent.tools.iter().map(|tool| tool.name().to_owned()).collect(),
+        effort,
+        config,
+        keys,
+        home,
+        facts: facts.clone(),
+        usage: Usage::default(),
+        answer: String::new(),
+    };
+    Ok(Parts { agent, facts, warnings, history, tape, desk })
+}
+
+/// The session, with what the user should know of it.
+fn begin(
+    found: Found,
+    cwd: &Path,
+    secrets: &Arc<Secrets>,
+    warnings: &mut Vec<String>,
+) -> Result<Session, Stop> {
+    let mut session = found.open(cwd, secrets)?;
+    warnings.extend(session.take_warnings());
+    if session.cwd() != cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()) {
+        warnings.push(format!(
+            "this session began in `{}`; the tools work in `{}`",
+            session.cwd().display(),
+            cwd.display()
+        ));
+    }
+    Ok(session)
+}
+
+fn facts(session: &Session, cwd: &Path, model: &Model) -> SessionFacts {
+    SessionFacts {
+        version: env!("CARGO_PKG_VERSION").into(),
+        id: session.id().to_owned(),
+        file: session.file().map(Path::to_path_buf),
+        cwd: cwd.to_owned(),
+        provider: model.provider.name().to_owned(),
+        model: model.name.clone(),
+    }
+}
+
+/// The rules in force, in the order in which they are looked at.
+fn rules(gate: &Gate) -> Vec<String> {
+    let kinds = [("deny", &gate.deny), ("ask", &gate.ask), ("allow", &gate.allow)];
+    let lines =
+        kinds.into_iter().flat_map(|(kind, rules)| rules.iter().map(move |rule| format!("{kind} {rule}")));
+    lines.collect()
 }
 
 /// Who is asked, and then those that it can fall back on: as chosen, or as recorded.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::gate::Gate;
 use crate::message::Part;
 use crate::process::Environment;
-use crate::protocol::{Command, Event};
+use crate::protocol::{Change, Command, Event};
 use crate::provider::{Effort, Provider};
 use crate::redact::Secrets;
 use crate::seen::Seen;
@@ -90,20 +90,33 @@ pub fn spawn(agent: Agent) -> Handle {
     Handle { commands, events: receiver }
 }
 
+/// What waits its turn.
+enum Job {
+    Prompt(Vec<Part>),
+    Change(Change),
+}
+
 async fn run(mut agent: Agent, mut inbox: mpsc::Receiver<Command>, events: broadcast::Sender<Event>) {
     let mut queue = VecDeque::new();
     loop {
-        let prompt = match queue.pop_front() {
-            Some(prompt) => prompt,
+        let job = match queue.pop_front() {
+            Some(job) => job,
             None => match inbox.recv().await {
-                Some(Command::Submit(prompt)) => prompt,
+                Some(Command::Submit(prompt)) => Job::Prompt(prompt),
+                Some(Command::Change(change)) => Job::Change(change),
                 // Nothing runs and nothing is asked: there is nothing to abort or answer.
                 Some(Command::Abort | Command::Answer { .. }) => continue,
                 None => return,
             },
         };
-        if !drive(&mut agent, prompt, &mut inbox, &events, &mut queue).await {
-            return;
+        match job {
+            Job::Change(Change::Model(model)) => agent.model = model,
+            Job::Change(Change::Effort(effort)) => agent.effort = effort,
+            Job::Prompt(prompt) => {
+                if !drive(&mut agent, prompt, &mut inbox, &events, &mut queue).await {
+                    return;
+                }
+            }
         }
     }
 }
@@ -114,7 +127,7 @@ async fn drive(
     prompt: Vec<Part>,
     inbox: &mut mpsc::Receiver<Command>,
     events: &broadcast::Sender<Event>,
-    queue: &mut VecDeque<Vec<Part>>,
+    queue: &mut VecDeque<Job>,
 ) -> bool {
     let cancel = CancellationToken::new();
     let (answers, answered) = mpsc::channel(8);
@@ -126,7 +139,8 @@ async fn drive(
         tokio::select! {
             biased;
             command = inbox.recv(), if attended => match command {
-                Some(Command::Submit(prompt)) => queue.push_back(prompt),
+                Some(Command::Submit(prompt)) => queue.push_back(Job::Prompt(prompt)),
+                Some(Command::Change(change)) => queue.push_back(Job::Change(change)),
                 Some(Command::Abort) => cancel.cancel(),
                 // The turn drops answers to questions that it no longer asks; eight of them unread are more than
                 // any front end has reason to send.

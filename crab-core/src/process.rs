@@ -30,6 +30,9 @@ pub struct Environment {
     guard: Arc<Mutex<Guard>>,
 }
 
+/// The program that reads commands.
+pub const SHELL: &str = "bash";
+
 /// A command that runs.
 #[derive(Debug)]
 pub struct Spawned {

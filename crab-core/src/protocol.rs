@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Model;
 use crate::message::{Assistant, Part, ToolCall, ToolResult, Usage};
+use crate::provider::Effort;
 use crate::tools::View;
 
 /// What a front end tells the agent.
@@ -21,6 +23,26 @@ pub enum Command {
         /// The user's word.
         answer: Answer,
     },
+    /// From the next turn on, behind the prompts that wait already.
+    Change(Change),
+}
+
+/// What can change between two turns.
+#[derive(Clone)]
+pub enum Change {
+    /// Who answers. The history is made to fit.
+    Model(Model),
+    /// How hard the model thinks.
+    Effort(Option<Effort>),
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Model(model) => write!(f, "Model({}/{})", model.provider.name(), model.name),
+            Self::Effort(effort) => write!(f, "Effort({effort:?})"),
+        }
+    }
 }
 
 /// The answer to a question.

@@ -14,6 +14,7 @@ use crab_core::protocol::{End, EndStop, Event, Failure, FailureKind};
 use crate::output::Output;
 use terminal::{Color, Paint};
 
+pub(crate) use answer::last_text;
 pub(crate) use json::failed;
 pub(crate) use plain::diff_lines;
 

@@ -190,3 +190,31 @@ fn a_backslash_at_the_end_of_a_line_makes_a_new_one_and_is_not_sent() {
     let session = std::fs::read_to_string(crab.sessions().remove(0)).unwrap();
     assert!(session.contains("first \\nsecond") && session.contains("third \\nfourth"), "{session}");
 }
+
+#[test]
+fn commands_at_the_prompt_do_what_they_say() {
+    let crab = Crab::new();
+    crab.put("notes.md", "n");
+    let mut terminal = Terminal::start(&crab, &[]);
+    terminal.prompt();
+    terminal.press("/model\r");
+    terminal.text("mock/mock");
+    terminal.prompt();
+    terminal.press("!echo from $AI_AGENT\r");
+    terminal.text("goes along with the next prompt");
+    terminal.prompt();
+    terminal.press("what was @no\t\r");
+    terminal.text("notes.md\" bytes=");
+    terminal.text("$ echo from $AI_AGENT");
+    terminal.text("from crab");
+    terminal.prompt();
+    terminal.press("/thinking loud\r");
+    terminal.text("no level `loud`");
+    terminal.prompt();
+    terminal.press("/new\r");
+    terminal.until("another session", |screen| screen.contents().matches("/help for help").count() == 2);
+    terminal.prompt();
+    terminal.press("/quit\r");
+    assert_eq!(terminal.child.wait().unwrap().exit_code(), 0);
+    assert_eq!(crab.sessions().len(), 1, "a session begins with its first prompt");
+}

@@ -234,10 +234,11 @@ impl Chat {
             name: "spare-model".into(),
             max_output: None,
         };
+        let model = Model { provider: provider.clone(), name: "fake-model".into(), max_output: None };
         let fallback = self.fallback.into_iter().map(other).collect();
         let secrets = Arc::new(Secrets::new(self.secrets));
         let handle = agent::spawn(Agent {
-            model: Model { provider, name: "fake-model".into(), max_output: None },
+            model: model.clone(),
             fallback,
             effort: None,
             system: "be brief".into(),
@@ -251,13 +252,14 @@ impl Chat {
             secrets,
             seen: Arc::new(Seen::default()),
         });
-        Started { handle, requests, log: vec![], lagged: 0, _folder: self.folder }
+        Started { handle, model, requests, log: vec![], lagged: 0, _folder: self.folder }
     }
 }
 
 /// A running conversation, seen from its front end.
 pub(crate) struct Started {
     handle: Handle,
+    model: Model,
     requests: Arc<Mutex<Vec<Request>>>,
     /// Every event so far.
     pub(crate) log: Vec<Event>,
@@ -267,6 +269,11 @@ pub(crate) struct Started {
 }
 
 impl Started {
+    /// Another model of the same fake service.
+    pub(crate) fn model(&self, name: &str) -> Model {
+        Model { name: name.into(), ..self.model.clone() }
+    }
+
     pub(crate) async fn send(&self, command: Command) {
         self.handle.commands.send(command).await.unwrap();
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crab_core::message::{Message, Stop, text_of};
-use crab_core::protocol::{Answer, Command, EndStop, Event, FailureKind};
-use crab_core::provider::Request;
+use crab_core::protocol::{Answer, Change, Command, EndStop, Event, FailureKind};
+use crab_core::provider::{Effort, Request};
 use crab_core::tools::{Kind, Output};
 use tokio::sync::Barrier;
 
@@ -557,4 +557,23 @@ async fn entries_are_in_the_session_before_their_events() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("a prompt"));
     chat.until(|event| matches!(event, Event::MessageDone { .. })).await;
     assert!(std::fs::read_to_string(&file).unwrap().contains("an answer"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_model_waits_for_the_prompts_before_it() {
+    let mut chat = Chat::new([vec![say("one")], vec![say("two")], vec![say("three")]]).start();
+    let other = chat.model("other-model");
+    chat.submit("a").await;
+    chat.submit("b").await;
+    chat.send(Command::Change(Change::Model(other))).await;
+    chat.send(Command::Change(Change::Effort(Some(Effort::High)))).await;
+    chat.submit("c").await;
+    for _ in 0..3 {
+        assert_eq!(chat.end().await.stop, EndStop::End);
+    }
+    let asked = |n: usize| (chat.request(n).model, chat.request(n).effort);
+    let old = ("fake-model".to_owned(), None);
+    assert_eq!((asked(1), asked(2)), (old.clone(), old));
+    assert_eq!(asked(3), ("other-model".to_owned(), Some(Effort::High)));
+    assert_eq!(said(&chat.request(3)), ["one", "two"]);
 }
