@@ -193,7 +193,7 @@ impl Args {
         let words: Vec<_> = self.words.iter().map(String::as_str).collect();
         match (self.print, self.literal.as_slice(), words.as_slice()) {
             (false, [], ["sessions"]) => Task::Sessions,
-            (false, [], ["models"]) => Task::Models(None),
+            (false, [], ["models"]) => Task::Models(self.provider.clone()),
             (false, [], ["models", name]) if is_name(name) => Task::Models(Some((*name).to_owned())),
             (false, [], ["config"]) => Task::Config,
             (false, [], ["doctor"]) => Task::Doctor,
@@ -252,7 +252,7 @@ pub(crate) fn wanted_format(line: impl Iterator<Item = String>) -> Format {
 
 /// Whether this can be the name of a provider.
 fn is_name(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte))
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 fn effort() -> impl TypedValueParser<Value = Effort> {

@@ -1,5 +1,7 @@
 //! Whom to ask: provider, model and key, out of flags, environment, configuration and session.
 
+use std::time::Duration;
+
 use crab_core::agent::Model;
 use crab_core::config::{self, Config, Keys, ProviderConfig, split_model};
 use crab_core::protocol::FailureKind;
@@ -43,6 +45,8 @@ impl Plan {
             base_url: self.options.base_url.clone(),
             max_output: self.max_output,
             max_retries: self.options.max_retries,
+            key_source: self.options.key.as_ref().map(|key| key.source.clone()),
+            stream_idle_timeout: self.options.idle_timeout.map(|limit| limit.as_secs_f64()),
             compat: self.options.compat.clone(),
         }
     }
@@ -54,7 +58,16 @@ impl Plan {
         options.base_url = asked.base_url.clone();
         options.max_retries = asked.max_retries;
         options.compat = asked.compat.clone();
+        let idle = asked.stream_idle_timeout.and_then(|limit| Duration::try_from_secs_f64(limit).ok());
+        options.idle_timeout = idle;
+        // Failures name where the key came from; the key itself is neither there nor needed.
+        options.key = asked.key_source.clone().map(|source| provider::Key { value: String::new(), source });
         Ok(Self { options, model: asked.model.clone(), max_output: asked.max_output })
+    }
+
+    /// The model's name, provider included.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.options.name, self.model)
     }
 
     /// Whether there is a wire at all.
@@ -134,7 +147,9 @@ impl Choice<'_> {
     /// What a server on this machine has to offer: nobody but itself can know.
     fn first_listed(&mut self, provider: &str) -> Result<Option<String>, Stop> {
         let options = self.options(provider, self.args.base_url.clone())?;
-        Ok(models::ask(options)?.into_iter().next().map(|model| model.id))
+        // Servers list what they have for other work as well.
+        let can_talk = |id: &str| !["embed", "rerank", "whisper", "tts"].iter().any(|word| id.contains(word));
+        Ok(models::ask(options)?.into_iter().map(|model| model.id).find(|id| can_talk(&id.to_lowercase())))
     }
 
     /// The models to fall back on. One that can't be used is left out with a warning: it may never be needed.

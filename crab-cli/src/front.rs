@@ -8,7 +8,7 @@ use crab_core::agent::Handle;
 use crab_core::message::Part;
 use crab_core::process::Environment;
 use crab_core::protocol::{Answer, Command, End, Event};
-use crab_core::provider::tape::Recorder;
+use crab_core::provider::tape::Tape;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
@@ -75,8 +75,8 @@ pub(crate) struct Front {
     has_reader: bool,
     /// Turns that did not end in time and whose ends are still to come.
     owed: usize,
-    /// Where the prompts are written down.
-    recorder: Option<Arc<Recorder>>,
+    /// What is told of each prompt.
+    tape: Option<Tape>,
     /// What goes along with the next prompt.
     told: Vec<Part>,
 }
@@ -84,12 +84,12 @@ pub(crate) struct Front {
 impl Front {
     /// Puts them together.
     pub(crate) fn new(handle: Handle, screen: Screen, signals: Signals) -> Self {
-        Self { handle, screen, signals, has_reader: true, owed: 0, recorder: None, told: vec![] }
+        Self { handle, screen, signals, has_reader: true, owed: 0, tape: None, told: vec![] }
     }
 
-    /// Writes the prompts down.
-    pub(crate) fn recording(self, recorder: Option<Arc<Recorder>>) -> Self {
-        Self { recorder, ..self }
+    /// Tells the tape of each prompt.
+    pub(crate) fn taped(self, tape: Option<Tape>) -> Self {
+        Self { tape, ..self }
     }
 
     /// Print mode: a turn for each prompt, then the exit code of the last. All output has left crab when it returns.
@@ -164,8 +164,10 @@ impl Front {
     }
 
     async fn submit(&mut self, prompt: Vec<Part>) -> bool {
-        if let Some(recorder) = &self.recorder {
-            recorder.prompt(&prompt);
+        match &self.tape {
+            Some(Tape::Record(recorder)) => recorder.prompt(&prompt),
+            Some(Tape::Replay(player)) => player.prompt(),
+            None => {}
         }
         self.tell(Command::Submit(prompt)).await
     }

@@ -54,7 +54,13 @@ fn main() -> ExitCode {
     let done = match args.task(|dir| PathBuf::from(dir).is_dir()) {
         Task::Prompt(words) => return run(&args, &words).unwrap_or_else(|stop| complain(&stop, format)),
         Task::Sessions => sessions(&args),
-        Task::Models(provider) => models::list(&args, provider.as_deref()),
+        Task::Models(provider) => match models::list(&args, provider.as_deref()) {
+            Ok((text, exit)) => {
+                let printed = print(&text);
+                return if exit == 0 { printed } else { ExitCode::from(exit) };
+            }
+            Err(stop) => Err(stop),
+        },
         Task::Config => settings(&args),
         Task::Doctor => {
             let (text, is_well) = doctor::report(&args);
@@ -171,10 +177,6 @@ async fn converse(
 ) -> Result<Ended, Stop> {
     let failed = |err: io::Error| Stop::new(FailureKind::Internal, format!("cannot use the terminal: {err}"));
     let Parts { agent, facts, warnings, history, tape, desk } = parts;
-    let recorder = match tape {
-        Some(Tape::Record(recorder)) => Some(recorder),
-        _ => None,
-    };
     let signals = Signals::listen().map_err(failed)?;
     let streams = tty::Streams::take().map_err(failed)?;
     if !is_print {
@@ -192,7 +194,7 @@ async fn converse(
     let handle = agent::spawn(agent);
     match is_print {
         true => {
-            let front = Front::new(handle, screen, signals).recording(recorder);
+            let front = Front::new(handle, screen, signals).taped(tape);
             front.print_run(prompts).await.map(Ended::Exit).map_err(failed)
         }
         false => {
@@ -212,7 +214,7 @@ async fn converse(
                 screen.say(&warning).map_err(failed)?;
             }
             let expand = move |text: &str| attach::expand(text, &cwd);
-            let front = Front::new(handle, screen, signals).recording(recorder);
+            let front = Front::new(handle, screen, signals).taped(tape);
             front.interactive(prompts.pop(), input, Table { desk, environment, expand }).await.map_err(failed)
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crab_core::clip;
 use crab_core::config::Keys;
 use crab_core::protocol::FailureKind;
 use crab_core::provider::models::{self, Model};
@@ -14,15 +15,19 @@ use crate::choice::Choice;
 use crate::render::{Format, failure_code};
 use crate::setup::{self, Ground, Stop, env};
 
-/// The list that was asked for, as text or as JSON.
-pub(crate) fn list(args: &Args, provider: Option<&str>) -> Result<String, Stop> {
+/// Characters of a model's name that are shown; the JSON has all.
+const LONGEST_NAME: usize = 80;
+
+/// The list that was asked for, as text or as JSON, and the exit code: a service that can't be asked is a failure, also
+/// where crab knows something to show.
+pub(crate) fn list(args: &Args, provider: Option<&str>) -> Result<(String, u8), Stop> {
     let ground = setup::ground(args)?;
     for warning in &ground.config.warnings {
         // The list is what was asked for; a closed standard error does not take it away.
         let _ = writeln!(io::stderr(), "crab: warning: {warning}");
     }
     match provider {
-        None => services(args, &ground),
+        None => services(args, &ground).map(|text| (text, 0)),
         Some(name) => of(args, &ground, name),
     }
 }
@@ -35,10 +40,11 @@ fn services(args: &Args, ground: &Ground) -> Result<String, Stop> {
         let own = ground.config.providers.get(service.name);
         // A command that prints a key may ask a person for something, so it is not run for a list.
         let own = own.filter(|own| own.api_key_cmd.is_none());
-        let found = keys.key_for(service.name, service.key_envs, own)?;
-        let key = match (found, service.key_envs.first()) {
-            (Some(key), _) => format!("from {}", key.source.replace('`', "")),
-            (None, Some(name)) if service.needs_key => format!("set {name}"),
+        let key = match (keys.key_for(service.name, service.key_envs, own), service.key_envs.first()) {
+            // What is wrong with a file of keys is said once, below.
+            (Err(_), _) => "auth.json is not used".to_owned(),
+            (Ok(Some(key)), _) => format!("from {}", key.source.replace('`', "")),
+            (Ok(None), Some(name)) if service.needs_key => format!("set {name}"),
             _ => "none needed".to_owned(),
         };
         let default = service.default_model.unwrap_or("-").to_owned();
@@ -50,6 +56,9 @@ fn services(args: &Args, ground: &Ground) -> Result<String, Stop> {
             .as_ref()
             .map_or_else(|| "as configured".to_owned(), |name| format!("from {name}"));
         rows.push([name.clone(), "-".to_owned(), key]);
+    }
+    if let Some(warning) = keys.warning() {
+        let _ = writeln!(io::stderr(), "crab: warning: {}", caret::answer(&warning));
     }
     if args.output_format != Format::Text {
         let rows: Vec<Value> = rows
@@ -64,14 +73,16 @@ fn services(args: &Args, ground: &Ground) -> Result<String, Stop> {
 }
 
 /// The models of a service: what it says itself, completed by what crab knows.
-fn of(args: &Args, ground: &Ground, name: &str) -> Result<String, Stop> {
+fn of(args: &Args, ground: &Ground, name: &str) -> Result<(String, u8), Stop> {
     let mut keys = Keys::load(ground.home.as_ref(), &ground.config, &env);
     let mut choice = Choice { args, config: &ground.config, keys: &mut keys };
     let asked = choice.options(name, args.base_url.clone()).and_then(ask);
+    let mut exit = 0;
     let mut listed = match asked {
         Ok(listed) => listed,
         Err(stop) if models::of(name).next().is_none() => return Err(stop),
         Err(stop) => {
+            exit = stop.exit;
             let _ = writeln!(io::stderr(), "crab: {}", caret::answer(&stop.failure.message));
             let _ = writeln!(io::stderr(), "crab: these are the models that crab knows by itself");
             models::of(name).cloned().collect()
@@ -84,11 +95,11 @@ fn of(args: &Args, ground: &Ground, name: &str) -> Result<String, Stop> {
     listed.sort_by(|a, b| a.id.cmp(&b.id));
     if args.output_format != Format::Text {
         let list: Vec<Value> = listed.iter().map(|model| as_json(name, model)).collect();
-        return Ok(format!("{}\n", Value::Array(list)));
+        return Ok((format!("{}\n", Value::Array(list)), exit));
     }
     let rows: Vec<_> = listed.iter().map(row).collect();
     let head = ["MODEL", "CONTEXT", "OUTPUT", "$/M IN", "$/M OUT", "THINKS", "SEES"];
-    Ok(if rows.is_empty() { format!("`{name}` lists no models\n") } else { table(head, &rows) })
+    Ok((if rows.is_empty() { format!("`{name}` lists no models\n") } else { table(head, &rows) }, exit))
 }
 
 /// What a service answers when it is asked for its models.
@@ -103,6 +114,7 @@ pub(crate) fn ask(options: Options) -> Result<Vec<Model>, Stop> {
 fn row(model: &Model) -> [String; 7] {
     let tokens = |tokens: Option<u64>| match tokens {
         None => "-".to_owned(),
+        Some(tokens) if tokens < 1_000 => tokens.to_string(),
         Some(tokens) if tokens >= 1_000_000 => format!("{:.1}M", tokens as f64 / 1e6),
         Some(tokens) => format!("{}k", tokens / 1_000),
     };
@@ -114,7 +126,7 @@ fn row(model: &Model) -> [String; 7] {
     };
     [
         // The names come from a server.
-        caret::line(&model.id),
+        clip::line(&caret::line(&model.id), LONGEST_NAME).into_owned(),
         tokens(model.context),
         tokens(model.output),
         dollars(model.price.input),

@@ -133,10 +133,15 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
     let plans = plans(&mut choice, found.last_model(), replayed.as_ref(), &mut warnings)?;
     warnings.extend(keys.warning());
     let secrets = Arc::new(Secrets::new(keys.secrets()));
-    let effort = args.thinking.or(replayed.as_ref().map_or(config.thinking, |player| player.header().effort));
-    let (mut models, tape) = models(args, plans, replayed, (effort, &secrets))?;
-    // There is always one who is asked first.
-    let model = models.remove(0);
+    let effort = take_over(&mut config, args, replayed.as_ref());
+    let header = Header {
+        models: plans.iter().map(Plan::asked).collect(),
+        effort,
+        max_turns: args.max_turns.or(config.max_turns),
+        tools: args.tools.clone().or_else(|| config.tools.clone()),
+    };
+    let tape = tape(args, &plans, replayed, (&header, &secrets))?;
+    let (model, fallback) = models(plans, tape.as_ref(), &mut warnings)?;
     let session = begin(found, &cwd, &secrets, &mut warnings)?;
     if args.yolo {
         warnings.push("--yolo: every tool call runs without asking".into());
@@ -152,7 +157,7 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         system: secrets.redact(&system).as_ref().into(),
         effort,
         model,
-        fallback: models,
+        fallback,
         tools: vec![],
         gate,
         session,
@@ -165,19 +170,29 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
     };
     agent.tools = offered(args, &config, &agent)?;
     let history = home.as_ref().map(Home::history_file);
-    let desk = Desk {
+    let desk = desk(args, &agent, facts.clone(), (config, keys, home));
+    Ok(Parts { agent, facts, warnings, history, tape, desk })
+}
+
+/// What slash commands work with.
+fn desk(
+    args: &Args,
+    agent: &Agent,
+    facts: SessionFacts,
+    (config, keys, home): (Config, Keys, Option<Home>),
+) -> Desk {
+    Desk {
         args: args.clone(),
         rules: rules(&agent.gate),
         tools: agent.tools.iter().map(|tool| tool.name().to_owned()).collect(),
-        effort,
+        effort: agent.effort,
         config,
         keys,
         home,
-        facts: facts.clone(),
+        facts,
         usage: Usage::default(),
         answer: String::new(),
-    };
-    Ok(Parts { agent, facts, warnings, history, tape, desk })
+    }
 }
 
 /// The session, with what the user should know of it.
@@ -234,27 +249,55 @@ fn plans(
     Ok(plans)
 }
 
-/// The models, and what becomes of the wire to them.
-fn models(
+/// What a recorded run was told, where this one is told nothing else; gives the effort.
+fn take_over(config: &mut Config, args: &Args, replayed: Option<&Player>) -> Option<Effort> {
+    let Some(header) = replayed.map(Player::header) else { return args.thinking.or(config.thinking) };
+    config.max_turns = config.max_turns.or(header.max_turns);
+    config.tools = config.tools.take().or_else(|| header.tools.clone());
+    args.thinking.or(header.effort)
+}
+
+/// What becomes of the wire.
+fn tape(
     args: &Args,
-    plans: Vec<Plan>,
+    plans: &[Plan],
     replayed: Option<Player>,
-    (effort, secrets): (Option<Effort>, &Arc<Secrets>),
-) -> Result<(Vec<Model>, Option<Tape>), Stop> {
-    let tape = match (replayed, &args.record) {
-        (Some(player), _) => Some(Tape::Replay(Arc::new(player))),
-        (None, None) => None,
+    (header, secrets): (&Header, &Arc<Secrets>),
+) -> Result<Option<Tape>, Stop> {
+    match (replayed, &args.record) {
+        (Some(player), _) => Ok(Some(Tape::Replay(Arc::new(player)))),
+        (None, None) => Ok(None),
         (None, Some(_)) if !plans.iter().any(Plan::has_wire) => {
-            return Err(Stop::wrong("the mock provider sends nothing that `--record` could write down"));
+            Err(Stop::wrong("the mock provider sends nothing that `--record` could write down"))
         }
         (None, Some(file)) => {
-            let header = Header { models: plans.iter().map(Plan::asked).collect(), effort };
-            let recorder = Recorder::create(file, &header, secrets.clone()).map_err(Stop::wrong)?;
-            Some(Tape::Record(Arc::new(recorder)))
+            let recorder = Recorder::create(file, header, secrets.clone()).map_err(Stop::wrong)?;
+            Ok(Some(Tape::Record(Arc::new(recorder))))
         }
-    };
-    let models: Result<Vec<Model>, Stop> = plans.into_iter().map(|plan| plan.build(tape.clone())).collect();
-    Ok((models?, tape))
+    }
+}
+
+/// Who is asked, and those that it can fall back on. One of these that can't be used is left out with a warning.
+fn models(
+    plans: Vec<Plan>,
+    tape: Option<&Tape>,
+    warnings: &mut Vec<String>,
+) -> Result<(Model, Vec<Model>), Stop> {
+    let mut plans = plans.into_iter();
+    // There is always one who is asked first.
+    let first = plans.next().ok_or_else(|| Stop::wrong("there is no model to ask"))?;
+    let model = first.build(tape.cloned())?;
+    let mut fallback = vec![];
+    for plan in plans {
+        let name = plan.name();
+        match plan.build(tape.cloned()) {
+            Ok(model) => fallback.push(model),
+            Err(stop) => {
+                warnings.push(format!("`{name}` of `fallback` is left out: {}", stop.failure.message))
+            }
+        }
+    }
+    Ok((model, fallback))
 }
 
 fn gate(args: &Args, config: &Config, warnings: &mut Vec<String>) -> Result<Gate, Stop> {

@@ -63,6 +63,7 @@ fn a_failed_run_fails_again_in_the_same_words() {
         words(&first).map(|w| w.split(';').next().unwrap().to_owned()),
         words(&again).map(|w| w.split(';').next().unwrap().to_owned())
     );
+    assert!(again.err.contains("OPENAI_API_KEY"), "where the key came from is told: {}", again.err);
     let nobody = crab.run(&["--replay", "run.jsonl", "-p", "a"]);
     assert_eq!(nobody.code, 5);
 }
@@ -115,6 +116,63 @@ fn what_is_no_recording_is_left_alone_and_refused() {
             ran.err
         );
     }
+}
+
+#[test]
+fn a_replay_keeps_to_the_limits_of_its_run() {
+    let crab = Crab::new();
+    let server = Server::start(vec![calls("read", r#"{"path":"a"}"#), says(&["the end"])]);
+    ask(&crab, &server, &["-p", "go", "--max-turns", "2", "--tools", "read", "--record", "run.jsonl"]).ok();
+    let again = crab.run(&["--replay", "run.jsonl"]).ok();
+    assert_eq!(again.out, "the end\n");
+    let stopped = Server::start(vec![calls("read", r#"{"path":"a"}"#)]);
+    ask(&crab, &stopped, &["-p", "go", "--max-turns", "1", "--record", "run.jsonl"]).fails(3, "--max-turns");
+    crab.run(&["--replay", "run.jsonl"]).fails(3, "--max-turns");
+}
+
+#[test]
+fn a_fallback_that_cannot_be_used_is_left_out() {
+    let crab = Crab::new();
+    let server = Server::start(vec![fails(529, "busy"), says(&["spare"])]);
+    let config = format!(
+        "fallback = [\"broken/x\", \"spare/y\"]\n[providers.broken]\nbase_url = \"nonsense\"\n[providers.spare]\nbase_url = \"{}\"\n\
+         [providers.openai]\nmax_retries = 0\n",
+        server.base()
+    );
+    std::fs::create_dir_all(crab.home()).unwrap();
+    std::fs::write(crab.home().join("config.toml"), config).unwrap();
+    let base = server.base();
+    let mut command = crab.command(&["--provider", "openai", "--base-url", &base, "-m", "fake", "-p", "go"]);
+    let ran: Ran = command.env("OPENAI_API_KEY", KEY).output().unwrap().into();
+    assert_eq!((ran.code, ran.out.as_str()), (0, "spare\n"), "{}", ran.err);
+    assert!(ran.err.contains("`broken/x` of `fallback` is left out"), "{}", ran.err);
+    assert!(ran.err.contains("the rest of this turn goes to `spare/y`"), "{}", ran.err);
+}
+
+#[test]
+fn a_list_of_models_may_hold_anything() {
+    let crab = Crab::new();
+    let answer = |body: &str| Answer { status: 200, body: body.as_bytes().to_vec(), breaks: false };
+    let long = format!(
+        r#"{{"data":[{{"id":"{}"}},{{"id":"b\u001b[2J","context_length":500}}]}}"#,
+        "a".repeat(70_000)
+    );
+    let refusal = r#"{"error":{"message":"you have no right"}}"#;
+    let server = Server::start(vec![answer(&long), answer(refusal), fails(401, "no"), answer("{}")]);
+    let base = server.base();
+    let ask = || crab.run(&["models", "vllm", "--base-url", &base]);
+    let listed = ask().ok();
+    assert!(
+        listed.out.len() < 1_000 && listed.out.contains("b^[[2J") && listed.out.contains("500"),
+        "{}",
+        listed.out
+    );
+    ask().fails(4, "you have no right");
+    ask().fails(5, "no");
+    ask().fails(4, "crab: ");
+    // Where crab knows models by itself they are shown, and the failure is one all the same.
+    let known = crab.run(&["models", "deepseek"]).fails(5, "DEEPSEEK_API_KEY");
+    assert!(known.out.contains("deepseek-"), "{}", known.out);
 }
 
 #[test]
@@ -183,7 +241,7 @@ fn a_whole_session_speaks_to_its_provider_and_to_nobody_else() {
     for pair in bodies.windows(2) {
         assert!(said(&pair[1]).starts_with(&said(&pair[0])), "{}\n{}", pair[0], pair[1]);
     }
-    for quiet in [&["sessions"][..], &["config"], &["models"], &["--version"], &["--help"]] {
+    for quiet in [&["sessions"][..], &["config"], &["doctor"], &["--version"], &["--help"]] {
         ask(quiet);
     }
     assert_eq!(proxy.asked().len(), 4);

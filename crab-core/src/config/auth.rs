@@ -45,6 +45,8 @@ pub struct Keys {
     stored: Result<BTreeMap<String, Value>, Error>,
     /// From commands and configured headers.
     others: Vec<(String, String)>,
+    /// What the commands printed, so that each is run once.
+    printed: BTreeMap<String, String>,
 }
 
 impl Keys {
@@ -59,7 +61,7 @@ impl Keys {
             names.iter().filter_map(|name| Some((name.clone(), env(name)?.trim().to_owned()))).collect();
         let file = home.map(Home::auth_file);
         let stored = file.as_deref().map_or_else(|| Ok(BTreeMap::new()), read);
-        Self { variables, names, file, stored, others: secret_headers(config) }
+        Self { variables, names, file, stored, others: secret_headers(config), printed: BTreeMap::new() }
     }
 
     /// The key of a provider: from the variable that its configuration names, else from the `variables` of the service,
@@ -81,8 +83,12 @@ impl Keys {
             return Ok(Some(key));
         }
         let Some(command) = config.and_then(|config| config.api_key_cmd.as_deref()) else { return Ok(None) };
-        let value = printed_key(command, COMMAND_LIMIT)
-            .map_err(|why| Error::KeyCommand { provider: provider.to_owned(), why })?;
+        let value = match self.printed.get(command) {
+            Some(value) => value.clone(),
+            None => printed_key(command, COMMAND_LIMIT)
+                .map_err(|why| Error::KeyCommand { provider: provider.to_owned(), why })?,
+        };
+        self.printed.insert(command.to_owned(), value.clone());
         self.others.push((format!("{provider} key"), value.clone()));
         Ok(Some(Key { value, source: format!("`api_key_cmd` of `{provider}`") }))
     }

@@ -76,6 +76,9 @@ impl Provider for Client {
 
     fn models(&self) -> super::Listing {
         let http = Arc::clone(&self.http);
-        Box::pin(async move { http.models().await.map(|body| models::read(&body)) })
+        Box::pin(async move {
+            let body = http.models().await?;
+            models::read(&body).ok_or_else(|| http.service.refused(&Said::read(&body, None)))
+        })
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Broken, Decode};
-use super::failure::{Said, Service, foreign, page};
+use super::failure::{Said, Service, page};
 use super::reply::{Gap, Reply};
 use super::retry::{Attempt, Fault};
 use super::tape::{self, Lost, Player, Tape};
@@ -25,8 +25,6 @@ const IDLE: Duration = Duration::from_secs(90);
 const FIRST: u32 = 3;
 /// Whoever has sent the end of an answer owes at most its figures.
 const AFTER_END: Duration = Duration::from_secs(5);
-/// A list of models should be there at once.
-const LISTING: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(8);
 /// No error body worth reading is longer.
 const ERROR_BODY: usize = 1 << 20;
@@ -35,24 +33,24 @@ const ERROR_BODY: usize = 1 << 20;
 pub(super) struct Urls {
     /// Answers.
     pub(super) endpoint: String,
-    /// The list of its models.
-    pub(super) models: String,
+    /// The list of its models, the best one first.
+    pub(super) models: Vec<String>,
 }
 
 /// A service at an address, with what every request to it carries.
 pub(super) struct Http {
-    urls: Urls,
+    pub(super) urls: Urls,
     pub(super) service: Service,
     /// Every request carries these, or fails with this.
-    headers: Result<HeaderMap, Error>,
+    pub(super) headers: Result<HeaderMap, Error>,
     idle: Duration,
     tls: Tls,
     tape: Option<Tape>,
     client: OnceLock<Result<Built, String>>,
 }
 
-struct Built {
-    client: Client,
+pub(super) struct Built {
+    pub(super) client: Client,
     /// Why some certificates of the environment could not be used.
     note: Option<String>,
 }
@@ -93,7 +91,7 @@ impl Http {
         Box::pin(unfold(reader, |mut reader| async move { reader.next().await.map(|item| (item, reader)) }))
     }
 
-    fn built(&self) -> Result<&Built, Error> {
+    pub(super) fn built(&self) -> Result<&Built, Error> {
         let built = self.client.get_or_init(|| build(self.tls));
         built.as_ref().map_err(|problem| self.service.told(FailureKind::Config, problem))
     }
@@ -130,29 +128,6 @@ impl Http {
         }
     }
 
-    /// The service's list of models, as it gives it.
-    pub(super) async fn models(&self) -> Result<Value, Error> {
-        let client = &self.built()?.client;
-        let request = client.get(&self.urls.models).headers(self.headers.clone()?).send();
-        let limit = self.idle.min(LISTING);
-        let response = match tokio::time::timeout(limit, request).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(err)) => return Err(self.unreachable(&err).error),
-            Err(_) => return Err(self.silent(limit)),
-        };
-        if !response.status().is_success() {
-            let mut reply = Reply::from_network(response, None);
-            return Err(self.service.refused(&self.error_body(&mut reply).await));
-        }
-        match tokio::time::timeout(limit, response.bytes()).await {
-            Ok(Ok(body)) => {
-                serde_json::from_slice(&body).map_err(|_| self.broken(Broken::Foreign(foreign(&body))))
-            }
-            Ok(Err(err)) => Err(self.service.failed(FailureKind::Cut, &Said::text(cause(&err), None))),
-            Err(_) => Err(self.silent(limit)),
-        }
-    }
-
     async fn send(&self, body: Vec<u8>) -> Result<Reply, Fault> {
         let recorder = match &self.tape {
             Some(Tape::Replay(player)) => return self.replay(player, &body),
@@ -182,7 +157,7 @@ impl Http {
             return Err(fault);
         }
         if exchange.status == 0 {
-            return Err(failed("the recording ends before the answer to this request"));
+            return Err(failed(tape::STOPPED));
         }
         let now: Value = serde_json::from_slice(body).unwrap_or_default();
         let differs = tape::difference(&exchange.body, &now);
@@ -195,7 +170,7 @@ impl Http {
         Ok(Reply::from_tape(exchange, warning))
     }
 
-    async fn error_body(&self, reply: &mut Reply) -> Said {
+    pub(super) async fn error_body(&self, reply: &mut Reply) -> Said {
         let status = Some(reply.status);
         let mut body = vec![];
         let read = async {
@@ -214,7 +189,7 @@ impl Http {
         }
     }
 
-    fn redirected(&self, status: u16, location: Option<String>) -> Error {
+    pub(super) fn redirected(&self, status: u16, location: Option<String>) -> Error {
         let to = location.unwrap_or_else(|| "nowhere".to_owned());
         let words =
             format!("it redirects to `{to}`, where the key does not go by itself; set the base URL to that");
@@ -231,7 +206,7 @@ impl Http {
         self.service.told(FailureKind::Network, &message)
     }
 
-    fn broken(&self, broken: Broken) -> Error {
+    pub(super) fn broken(&self, broken: Broken) -> Error {
         let service = &self.service;
         match broken {
             Broken::Refused(said) => service.refused(&said),
@@ -257,7 +232,7 @@ impl Http {
     }
 
     /// No response came. A refused connection, an unknown name or a bad certificate will hardly change in seconds.
-    fn unreachable(&self, err: &reqwest::Error) -> Fault {
+    pub(super) fn unreachable(&self, err: &reqwest::Error) -> Fault {
         if let Some(problem) = certificate(err) {
             return Fault::at_most(0, self.untrusted(problem));
         }
@@ -354,6 +329,11 @@ impl Reader {
                 let words = format!("the connection broke before the answer was finished: {cause}");
                 let error = self.http.service.failed(FailureKind::Cut, &Said::text(words, None));
                 self.fault = Some(error.into());
+                return;
+            }
+            Ok(Err(Gap::Stopped)) => {
+                let error = self.http.service.told(FailureKind::Internal, tape::STOPPED);
+                self.fault = Some(Fault::at_most(0, error));
                 return;
             }
             Ok(Err(Gap::Silent)) => {

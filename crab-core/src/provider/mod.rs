@@ -36,6 +36,7 @@ pub(crate) mod http;
 mod ids;
 #[cfg(test)]
 mod laws;
+mod listing;
 mod mock;
 pub mod models;
 mod openai;
@@ -389,10 +390,8 @@ fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
     let versioned = options.api == Api::AnthropicMessages;
     let base = address::with_path(base, known.map_or("", |known| known.path));
     let url = address::join(&base, endpoint, versioned)?;
-    let models_url = match known.and_then(|known| known.models_path) {
-        Some(path) => address::beside(&url, path),
-        None => address::join(&base, "/models", versioned)?,
-    };
+    let better = known.and_then(|known| known.models_path).map(|path| address::beside(&url, path));
+    let models = better.into_iter().chain([address::join(&base, "/models", versioned)?]).collect();
     let secret =
         |name: &str| ["auth", "key", "token", "cookie"].iter().any(|word| name.to_lowercase().contains(word));
     let secret_headers =
@@ -404,7 +403,7 @@ fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
         secrets: options.key.iter().map(|key| key.value.clone()).chain(secret_headers).collect(),
     };
     let headers = all_headers(&options, known, &service)?;
-    let urls = http::Urls { endpoint: url, models: models_url };
+    let urls = http::Urls { endpoint: url, models };
     Ok(http::Http::new(urls, service, headers).with(options.idle_timeout, options.tls, options.tape))
 }
 

@@ -92,15 +92,19 @@ pub fn find(service: &str, model: &str) -> Option<&'static Model> {
         .or_else(|| of(service).find(|known| undated(&known.id) == undated(model)))
 }
 
-/// Reads the answer of a service that was asked for its models, in the many shapes of these.
-pub(super) fn read(body: &Value) -> Vec<Model> {
-    let list =
-        [body.get("data"), body.get("models"), Some(body)].into_iter().flatten().find_map(Value::as_array);
-    list.into_iter().flatten().filter_map(model).collect()
+/// Reads the answer of a service that was asked for its models, in the many shapes of these; `None` when it is no list.
+pub(super) fn read(body: &Value) -> Option<Vec<Model>> {
+    let places = [body.get("data"), body.get("models"), Some(body)];
+    let list = places.into_iter().flatten().find_map(Value::as_array)?;
+    let mut models: Vec<Model> = list.iter().filter_map(model).collect();
+    models.sort_by(|a, b| a.id.cmp(&b.id));
+    models.dedup_by(|a, b| a.id == b.id);
+    Some(models)
 }
 
 fn model(entry: &Value) -> Option<Model> {
-    let id = ["id", "name", "model"].iter().find_map(|key| entry.get(key)?.as_str())?;
+    let named = ["id", "name", "model"].iter().find_map(|key| entry.get(key)?.as_str());
+    let id = named.filter(|id| !id.trim().is_empty())?;
     let number = |paths: &[&str]| paths.iter().find_map(|path| entry.pointer(path)?.as_u64());
     let has = |path: &str, word: &str| {
         let list = entry.pointer(path)?.as_array()?;
@@ -153,8 +157,12 @@ fn model(entry: &Value) -> Option<Model> {
 /// Some services count in dollars a token, others in dollars a million of them; a token that costs a cent does not exist.
 fn price(entry: &Value, paths: &[&str]) -> Option<f64> {
     let value = paths.iter().find_map(|path| entry.pointer(path))?;
-    let price = value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|price| *price >= 0.0)?;
-    Some(if price < 0.005 { price * 1e6 } else { price })
+    let price = value
+        .as_f64()
+        .or_else(|| value.as_str()?.parse().ok())
+        .filter(|price| price.is_finite() && *price >= 0.0)?;
+    // Minus nothing is nothing.
+    Some(if price < 0.005 { price.abs() * 1e6 } else { price })
 }
 
 /// The word of OpenAI's models for no reasoning at all, or for the least that they can do.
@@ -204,7 +212,7 @@ mod tests {
         let openrouter = json!({"data": [{"id": "a/b", "context_length": 1000, "top_provider": {"max_completion_tokens": 10},
             "pricing": {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"},
             "supported_parameters": ["tools", "reasoning"], "architecture": {"input_modalities": ["text", "image"]}}]});
-        let [model] = &read(&openrouter)[..] else { panic!("not one model") };
+        let [model] = &read(&openrouter).unwrap()[..] else { panic!("not one model") };
         assert_eq!((model.id.as_str(), model.context, model.output), ("a/b", Some(1000), Some(10)));
         assert_eq!((model.thinking, model.images), (Some(true), Some(true)));
         assert!(
@@ -212,14 +220,18 @@ mod tests {
                 && (model.price.cache_read.unwrap() - 0.3).abs() < 1e-9
         );
         let gemini = json!({"models": [{"name": "models/g", "inputTokenLimit": 5, "outputTokenLimit": 2, "thinking": true}]});
-        assert_eq!(read(&gemini)[0].id, "g");
+        assert_eq!(read(&gemini).unwrap()[0].id, "g");
         let together = json!([{"id": "t", "pricing": {"input": 0.6, "output": 1.2}}, {"nothing": 1}, 3]);
-        assert_eq!((read(&together).len(), read(&together)[0].price.output), (1, Some(1.2)));
         assert_eq!(
-            read(&json!({"data": [{"id": "plain", "max_model_len": 32768}]}))[0].context,
+            (read(&together).unwrap().len(), read(&together).unwrap()[0].price.output),
+            (1, Some(1.2))
+        );
+        assert_eq!(
+            read(&json!({"data": [{"id": "plain", "max_model_len": 32768}]})).unwrap()[0].context,
             Some(32_768)
         );
-        assert_eq!(read(&json!("nonsense")), []);
+        assert_eq!(read(&json!("nonsense")), None);
+        assert_eq!(read(&json!({"data": [{"id": " "}, {"id": "a"}, {"id": "a"}]})).unwrap().len(), 1);
     }
 
     #[test]

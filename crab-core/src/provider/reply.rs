@@ -29,6 +29,8 @@ pub(super) enum Gap {
     Broke(String),
     /// It was silent for too long when it was recorded.
     Silent,
+    /// The recorded run was stopped here.
+    Stopped,
 }
 
 impl Reply {
@@ -81,7 +83,7 @@ impl Reply {
                 (None, Some(None)) => Ok(None),
                 (None, Some(Some(Lost::Silent))) => Err(Gap::Silent),
                 (None, Some(Some(Lost::Broke(cause)))) => Err(Gap::Broke(cause)),
-                (None, _) => Err(Gap::Broke("the recording ends in the middle of this answer".into())),
+                (None, _) => Err(Gap::Stopped),
             },
         }
     }

@@ -42,6 +42,12 @@ pub struct Header {
     /// How hard the model should think.
     #[serde(default)]
     pub effort: Option<Effort>,
+    /// At most so many requests for a prompt.
+    #[serde(default)]
+    pub max_turns: Option<u32>,
+    /// The tools that were on offer, when not all of them were.
+    #[serde(default)]
+    pub tools: Option<Vec<String>>,
 }
 
 /// A model with the configuration of its provider.
@@ -62,6 +68,12 @@ pub struct Asked {
     /// At most so many retries.
     #[serde(default)]
     pub max_retries: Option<u32>,
+    /// Where its key came from, for the words of failures.
+    #[serde(default)]
+    pub key_source: Option<String>,
+    /// The longest silence, in seconds, when the user set it.
+    #[serde(default)]
+    pub stream_idle_timeout: Option<f64>,
     /// Differences that the user set.
     #[serde(default)]
     pub compat: Map<String, Value>,
@@ -124,6 +136,9 @@ pub(super) enum Lost {
     /// Nothing came for so long that it was given up.
     Silent,
 }
+
+/// What a replay says when it comes to where the recorded run was stopped.
+pub(super) const STOPPED: &str = "the recorded run was stopped in the middle of this answer";
 
 /// Where a recording differs from what is asked now, as a path into the body; `None`: nowhere that matters. The date and the
 /// place stand in the system prompt, and the session's name in other keys, so only what was said is compared.

@@ -14,8 +14,15 @@ use crate::message::Part;
 pub struct Player {
     header: Header,
     prompts: Vec<Vec<Part>>,
-    exchanges: Mutex<VecDeque<Exchange>>,
-    count: usize,
+    state: Mutex<Play>,
+}
+
+struct Play {
+    exchanges: VecDeque<Exchange>,
+    /// How many prompts have been sent.
+    prompts: usize,
+    /// How many exchanges are used up.
+    used: usize,
 }
 
 /// A recorded exchange.
@@ -23,6 +30,8 @@ pub struct Player {
 pub(in crate::provider) struct Exchange {
     /// Its number, from 1.
     pub(in crate::provider) n: u64,
+    /// How many prompts stand before it.
+    prompt: usize,
     /// What was sent then.
     pub(in crate::provider) body: Value,
     pub(in crate::provider) status: u16,
@@ -58,9 +67,9 @@ impl Player {
         let header = read.header.filter(|header| !header.models.is_empty());
         let header =
             header.ok_or_else(|| format!("`{shown}` is no recording: its first line names no model"))?;
-        let exchanges: VecDeque<_> = read.exchanges.into_values().collect();
-        let count = exchanges.len();
-        Ok(Self { header, prompts: read.prompts, exchanges: Mutex::new(exchanges), count })
+        let exchanges = read.exchanges.into_values().collect();
+        let state = Mutex::new(Play { exchanges, prompts: 0, used: 0 });
+        Ok(Self { header, prompts: read.prompts, state })
     }
 
     /// What the recorded run was.
@@ -73,11 +82,24 @@ impl Player {
         &self.prompts
     }
 
+    /// The next prompt is sent: what is left of the exchanges of earlier ones is nobody's, for a turn that was stopped
+    /// had no use for them.
+    pub fn prompt(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.prompts += 1;
+        let sent = state.prompts;
+        state.exchanges.retain(|exchange| exchange.prompt >= sent);
+    }
+
     /// The next exchange, or why there is none.
     pub(in crate::provider) fn next(&self) -> Result<Exchange, String> {
-        let next = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_next = state.exchanges.front().is_some_and(|next| next.prompt <= state.prompts);
+        let next = if is_next { state.exchanges.pop_front() } else { None };
+        state.used += usize::from(next.is_some());
         next.ok_or_else(|| {
-            format!("the recording has no answer to this request: it holds {} exchanges", self.count)
+            let used = state.used;
+            format!("the recording has no further answer to this prompt: {used} of its exchanges were used")
         })
     }
 }
@@ -93,7 +115,9 @@ struct Read {
 impl Read {
     fn exchange(&mut self, n: u64) -> &mut Exchange {
         let exchange = self.exchanges.entry(n).or_default();
-        exchange.n = n;
+        if exchange.n == 0 {
+            (exchange.n, exchange.prompt) = (n, self.prompts.len());
+        }
         exchange
     }
 

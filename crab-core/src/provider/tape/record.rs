@@ -1,9 +1,9 @@
 //! Writes a recording. No secret reaches it: credentials are left out of the headers, and known keys are replaced
 //! wherever they stand, also across pieces of a body.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -18,62 +18,66 @@ use super::{Header, Line, Lost, VERSION};
 use crate::message::Part;
 use crate::redact::{Redacting, Secrets};
 
-/// Names of headers that carry credentials, or tell whose they are, have one of these in them.
-const SECRET_HEADERS: [&str; 8] =
-    ["auth", "key", "token", "cookie", "secret", "organization", "project", "account"];
+/// The request headers that crab itself sets; any other is the user's, and may be a key under whatever name.
+const OWN_HEADERS: [&str; 4] = ["accept", "anthropic-version", "content-type", "user-agent"];
+/// Names of response headers that tell whose account it is, or let others in, have one of these in them.
+const SECRET_HEADERS: [&str; 9] =
+    ["auth", "key", "token", "cookie", "secret", "organization", "project", "account", "location"];
 
-/// Whose account it is, as services tell it in errors and answers.
+/// Whose account it is, as services tell it when they refuse.
 #[expect(clippy::unwrap_used, reason = "the pattern is a constant, and a test compiles it")]
 static ACCOUNT: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"\borg[-_][A-Za-z0-9]{8,}|("user_id"\s*:\s*")[^"]*"#).unwrap());
+    LazyLock::new(|| Regex::new(r#"\borg[-_][A-Za-z0-9]{16,}|("user_id"\s*:\s*")[^"]*"#).unwrap());
 
 /// Writes what happens at the wire.
 pub struct Recorder {
     path: PathBuf,
-    /// The file, or why it can't be written any more.
-    file: Mutex<Result<File, String>>,
+    state: Mutex<State>,
     secrets: Arc<Secrets>,
     began: Instant,
     count: AtomicU64,
 }
 
+enum State {
+    /// Nothing is written before the first prompt: until then the run may be refused for another reason, and an older
+    /// recording must not be lost to that.
+    Waiting(File, Header),
+    Open(File),
+    /// Why no more can be written.
+    Broken(String),
+}
+
 impl Recorder {
-    /// Begins a recording. An older recording of this name is replaced, any other file is not.
+    /// Gets ready to record. An older recording of this name is replaced by the first prompt, any other file is refused.
     ///
     /// # Errors
     /// Names the file and says what to do.
     pub fn create(path: &Path, header: &Header, secrets: Arc<Secrets>) -> Result<Self, String> {
         let shown = path.display();
-        let failed = |err: io::Error| format!("cannot record to `{shown}`: {err}");
+        let failed = |err: io::Error| format!("cannot record to `{shown}`: {}", plainly(&err));
         let mut options = File::options();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        if !file.metadata().map_err(failed)?.is_file() {
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        // A pipe would be waited for.
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+        let file = options.open(path).map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        if !meta.is_file() {
             return Err(format!("cannot record to `{shown}`: it is not a regular file"));
         }
-        let mut first = String::new();
-        // What is no text is no recording either.
-        let is_text = BufReader::new(&file).read_line(&mut first).is_ok();
-        if !is_text || !(first.is_empty() || first.contains(r#""type":"recording""#)) {
+        if meta.len() > 0 && !is_recording(&file) {
             return Err(format!("`{shown}` exists and is no recording: name another file"));
         }
-        file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).map_err(failed)?;
-        let recorder = Self {
+        let mut header = header.clone();
+        for asked in &mut header.models {
+            asked.base_url = asked.base_url.take().map(|url| secrets.redact(&bare(&url)).into_owned());
+        }
+        Ok(Self {
             path: path.to_owned(),
-            file: Mutex::new(Ok(file)),
+            state: Mutex::new(State::Waiting(file, header)),
             secrets,
             began: Instant::now(),
             count: AtomicU64::new(0),
-        };
-        let crab = env!("CARGO_PKG_VERSION").to_owned();
-        recorder.line(&Line::Recording { version: VERSION, crab, header: header.clone() });
-        recorder.problem().map_or(Ok(recorder), Err)
+        })
     }
 
     /// Writes down what the user said.
@@ -85,8 +89,8 @@ impl Recorder {
 
     /// Why the recording is not whole, if it isn't. Said once at the end: the run itself goes on.
     pub fn problem(&self) -> Option<String> {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let problem = file.as_ref().err()?;
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State::Broken(problem) = &*state else { return None };
         Some(format!("the recording `{}` is not whole: {problem}", self.path.display()))
     }
 
@@ -100,24 +104,23 @@ impl Recorder {
         let n = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let mut body = serde_json::from_slice(body).unwrap_or(Value::Null);
         self.secrets.redact_value(&mut body);
-        let (method, url) = ("POST".to_owned(), self.clean(&without_login(url)));
-        let headers = self.headers(headers);
+        let (method, url) = ("POST".to_owned(), self.secrets.redact(&bare(url)).into_owned());
+        let headers = self.headers(headers, |name| OWN_HEADERS.contains(&name));
         self.line(&Line::Request { n, at_ms: self.now(), method, url, headers, body });
-        Track { recorder: Arc::clone(self), n, pending: vec![], text: Redacting::new(self.secrets.clone()) }
+        let text = Redacting::new(self.secrets.clone());
+        Track { recorder: Arc::clone(self), n, pending: vec![], text, refused: None }
     }
 
-    fn headers(&self, headers: &HeaderMap) -> Map<String, Value> {
-        let shown = |name: &str, value: &[u8]| {
-            let is_secret = SECRET_HEADERS.iter().any(|word| name.contains(word));
-            // How many tokens are left is no secret.
-            let is_secret = is_secret && !name.contains("ratelimit");
-            let value = String::from_utf8_lossy(value);
-            if is_secret { "[redacted]".to_owned() } else { self.clean(&value) }
-        };
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.as_str().to_owned(), json!(shown(name.as_str(), value.as_bytes()))));
-        headers.collect()
+    /// Of a header that comes twice the first one counts, as for the client.
+    fn headers(&self, headers: &HeaderMap, is_open: impl Fn(&str) -> bool) -> Map<String, Value> {
+        let mut shown = Map::new();
+        for (name, value) in headers {
+            let name = name.as_str();
+            let value = String::from_utf8_lossy(value.as_bytes());
+            let value = if is_open(name) { self.clean(&value) } else { "[redacted]".to_owned() };
+            shown.entry(name).or_insert(json!(value));
+        }
+        shown
     }
 
     fn clean(&self, text: &str) -> String {
@@ -134,16 +137,44 @@ impl Recorder {
 
     /// Writes one line by one call; the first failure is remembered and ends the recording.
     fn line(&self, line: &Line) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(open) = file.as_mut() else { return };
-        let written = serde_json::to_string(line).map_err(io::Error::from).and_then(|mut text| {
-            text.push('\n');
-            open.write_all(text.as_bytes())
-        });
-        if let Err(err) = written {
-            *file = Err(err.to_string());
-        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = match std::mem::replace(&mut *state, State::Broken(String::new())) {
+            State::Waiting(file, header) => begin(file, header).and_then(|file| write(file, line)),
+            State::Open(file) => write(file, line),
+            State::Broken(why) => Err(io::Error::other(why)),
+        };
+        *state = written.map_or_else(|err| State::Broken(plainly(&err)), State::Open);
     }
+}
+
+/// Empties the file and writes its first line.
+fn begin(mut file: File, header: Header) -> io::Result<File> {
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    let crab = env!("CARGO_PKG_VERSION").to_owned();
+    write(file, &Line::Recording { version: VERSION, crab, header })
+}
+
+/// Writes one line by one call.
+fn write(mut file: File, line: &Line) -> io::Result<File> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
+fn is_recording(file: &File) -> bool {
+    let mut first = vec![];
+    // What can't be read is no recording either.
+    let _ = BufReader::new(file).take(1 << 20).read_until(b'\n', &mut first);
+    matches!(serde_json::from_slice(&first), Ok(Line::Recording { .. }))
+}
+
+/// The system's words without the number that Rust puts behind them.
+fn plainly(err: &io::Error) -> String {
+    let text = err.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 /// One exchange on its way into the recording.
@@ -153,16 +184,32 @@ pub(in crate::provider) struct Track {
     /// The beginning of a character whose end has not come.
     pending: Vec<u8>,
     text: Redacting,
+    /// The body of a refusal, which is short and may tell whose account it is: looked at when all of it is there.
+    refused: Option<Vec<u8>>,
 }
 
 impl Track {
     pub(in crate::provider) fn response(&mut self, status: u16, headers: &HeaderMap) {
-        let (n, at_ms, headers) = (self.n, self.recorder.now(), self.recorder.headers(headers));
+        let is_open = |name: &str| {
+            let is_secret = SECRET_HEADERS.iter().any(|word| name.contains(word));
+            // How many tokens are left is no secret.
+            !is_secret || name.contains("ratelimit")
+        };
+        let (n, at_ms, headers) = (self.n, self.recorder.now(), self.recorder.headers(headers, is_open));
+        self.refused = (status >= 400).then(Vec::new);
         self.recorder.line(&Line::Response { n, at_ms, status, headers });
     }
 
     /// Takes a piece of the body.
     pub(in crate::provider) fn data(&mut self, piece: &[u8]) {
+        if let Some(refused) = &mut self.refused {
+            refused.extend_from_slice(piece);
+            return;
+        }
+        self.body(piece);
+    }
+
+    fn body(&mut self, piece: &[u8]) {
         let mut bytes = std::mem::take(&mut self.pending);
         bytes.extend_from_slice(piece);
         let mut chunks = bytes.utf8_chunks().peekable();
@@ -180,6 +227,10 @@ impl Track {
 
     /// The end of the exchange.
     pub(in crate::provider) fn end(mut self, failure: Option<Lost>) {
+        if let Some(refused) = self.refused.take() {
+            let text = self.recorder.clean(&String::from_utf8_lossy(&refused));
+            self.body(text.as_bytes());
+        }
         let rest = std::mem::replace(&mut self.text, Redacting::new(Arc::default())).finish();
         self.text_line(rest);
         let pending = std::mem::take(&mut self.pending);
@@ -192,8 +243,8 @@ impl Track {
 
     fn text_line(&self, text: String) {
         if !text.is_empty() {
-            let text = Some(self.recorder.clean(&text));
-            self.recorder.line(&Line::Data { n: self.n, at_ms: self.recorder.now(), text, base64: None });
+            let at_ms = self.recorder.now();
+            self.recorder.line(&Line::Data { n: self.n, at_ms, text: Some(text), base64: None });
         }
     }
 
@@ -207,9 +258,11 @@ impl Track {
     }
 }
 
-fn without_login(url: &str) -> String {
+/// An address without the login and the query, both of which may hold keys. A recording needs neither.
+fn bare(url: &str) -> String {
     let Ok(mut url) = reqwest::Url::parse(url) else { return String::new() };
     // Only addresses that cannot have a login refuse to lose it.
     let _ = url.set_username("").and_then(|()| url.set_password(None));
+    url.set_query(None);
     url.into()
 }
