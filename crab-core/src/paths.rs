@@ -23,7 +23,8 @@ pub(crate) fn resolve(cwd: &Path, path: &str) -> PathBuf {
     clean(&path)
 }
 
-fn clean(path: &Path) -> PathBuf {
+/// Takes `.` and `..` out by the text.
+pub(crate) fn clean(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {
         match part {

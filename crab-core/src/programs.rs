@@ -1,5 +1,7 @@
 //! Programs by what they can do: those that only read, and those too strong to be allowed by their name.
 
+use std::path::Path;
+
 /// Whether this call changes nothing and runs nothing else. In doubt it does not: then a person is asked.
 ///
 /// Git's own configuration can name programs (`diff.external`, `textconv`), which a call's text does not show; that it
@@ -111,37 +113,7 @@ fn any_long(arguments: &[&str], options: &[&str]) -> bool {
 }
 
 /// Folders that every search path has: a program there is the one that its bare name means.
-const BIN: [&str; 6] =
-    ["/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/"];
-/// Programs that run another one: the short options with a value, and how many other words come before that program.
-pub(crate) const WRAPPERS: [(&str, &str, usize); 24] = [
-    ("env", "uCS", 0),
-    ("sudo", "ugpChrtTUDR", 0),
-    ("doas", "uC", 0),
-    ("nohup", "", 0),
-    ("command", "", 0),
-    ("builtin", "", 0),
-    ("exec", "a", 0),
-    ("time", "fo", 0),
-    ("timeout", "ks", 1),
-    ("nice", "n", 0),
-    ("ionice", "cnpPu", 0),
-    ("chrt", "TPD", 1),
-    ("taskset", "", 1),
-    ("setsid", "", 0),
-    ("stdbuf", "ioe", 0),
-    ("unbuffer", "", 0),
-    ("chroot", "", 1),
-    ("strace", "oepsuaEIObPSX", 0),
-    ("ltrace", "oepsual", 0),
-    ("xargs", "nIPLdEsa", 0),
-    ("watch", "n", 0),
-    ("busybox", "", 0),
-    ("caffeinate", "tw", 0),
-    ("parallel", "jIaNL", 0),
-];
-/// Programs that take a whole command line as the value of `-c`.
-pub(crate) const SHELLS: [&str; 9] = ["bash", "sh", "dash", "zsh", "ksh", "fish", "su", "script", "flock"];
+const BIN: [&str; 6] = ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"];
 /// Programs whose name says too little about what a call does: interpreters, wrappers, what destroys or reaches out.
 const STRONG: &[&str] = &[
     "rm",
@@ -281,9 +253,12 @@ pub(crate) fn kind_of(words: &[String]) -> Option<String> {
     (!is_strong && is_named && is_word(second)).then(|| format!("{program} {second}"))
 }
 
-/// The name of a program that is written with its usual folder.
+/// The name of a program that is written with its usual folder, by whatever way: `/usr/bin/../bin/rm`. A program that
+/// lies elsewhere is another one, even when it has the same name.
 pub(crate) fn bare_name(program: &str) -> Option<&str> {
-    BIN.iter().find_map(|folder| program.strip_prefix(folder)).filter(|name| !name.contains('/'))
+    let name = program.strip_prefix('/')?.rsplit('/').next()?;
+    let path = crate::paths::clean(Path::new(program));
+    BIN.iter().any(|folder| path == Path::new(folder).join(name)).then_some(name)
 }
 
 #[cfg(test)]

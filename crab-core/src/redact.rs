@@ -65,11 +65,21 @@ impl Secrets {
         Cow::Owned(out)
     }
 
-    /// A mark that stands in the new text and not in the old one: written down, it would take a secret's place.
+    /// A mark that takes a secret's place from the old text to the new one: there are more of the mark, and fewer of what
+    /// it stands for.
     pub fn mark_put_into(&self, old: &[u8], new: &[u8]) -> Option<&str> {
-        let holds = |text: &[u8], mark: &str| text.windows(mark.len()).any(|part| part == mark.as_bytes());
-        let mut marks = self.needles.iter().map(|needle| needle.mark.as_str());
-        marks.find(|mark| holds(new, mark) && !holds(old, mark))
+        let marks = self.needles.iter().map(|needle| needle.mark.as_str());
+        let secrets = |text: &[u8], mark: &str| -> usize {
+            let needles = self.needles.iter().filter(|needle| needle.mark == mark);
+            needles.map(|needle| occurrences(text, &needle.text)).sum()
+        };
+        let mut marks = marks.filter(|mark| occurrences(new, mark) > occurrences(old, mark));
+        marks.find(|mark| secrets(new, mark) < secrets(old, mark))
+    }
+
+    /// A mark that stands in the text.
+    pub fn mark_in(&self, text: &[u8]) -> Option<&str> {
+        self.needles.iter().map(|needle| needle.mark.as_str()).find(|mark| occurrences(text, mark) > 0)
     }
 
     /// Redacts a text in place.
@@ -174,6 +184,14 @@ impl Redacting {
     /// Gives back the rest.
     pub fn finish(self) -> String {
         self.secrets.redact(&self.held).into_owned()
+    }
+}
+
+/// How often a text stands in another one.
+pub(crate) fn occurrences(text: &[u8], sought: &str) -> usize {
+    match std::str::from_utf8(text) {
+        Ok(text) => text.matches(sought).count(),
+        Err(_) => text.windows(sought.len()).filter(|part| *part == sought.as_bytes()).count(),
     }
 }
 

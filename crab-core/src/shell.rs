@@ -1,9 +1,12 @@
 //! What a bash command line would run, as far as its text tells: pure, for the gate's rules.
 
 mod lex;
+mod wrappers;
 
-use crate::programs::{self, SHELLS, WRAPPERS};
-use lex::{Line, Simple, Word, is_assignment};
+use std::collections::HashSet;
+
+use crate::programs;
+use lex::{Line, Simple, is_assignment};
 
 /// What is known of a command line.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,24 +23,26 @@ pub(crate) struct Reading {
     pub plain: Option<Vec<String>>,
 }
 
-/// Words of the shell's grammar that stand before a command.
-const KEYWORDS: [&str; 13] =
-    ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "coproc", "fi", "done"];
-/// More words that run the command behind them, in ways of their own.
-const STARTERS: [&str; 10] = [
-    "flock", "setpriv", "unshare", "nsenter", "pkexec", "runuser", "firejail", "function", "coproc", "script",
-];
 /// How deep command lines within command lines are read.
-const DEPTH: usize = 6;
+const DEPTH: usize = 7;
+/// How many programs may run one another in one simple command.
+const CHAIN: usize = 20;
+/// The bytes that may be looked at, beside so many times the bytes of the command line, and at most: what is put together
+/// to cost more is not read to its end, and is opaque. The system takes no command line of more than 128 KiB anyway.
+const EFFORT: usize = 256 << 10;
+const EFFORT_PER_BYTE: usize = 16;
+const MAX_EFFORT: usize = 4 << 20;
 
 /// Reads a command line.
 pub(crate) fn read(command: &str) -> Reading {
-    let mut reading = Reading::default();
-    collect(command, DEPTH, &mut reading);
+    let effort = (EFFORT + EFFORT_PER_BYTE * command.len()).min(MAX_EFFORT);
+    let mut reader = Reader { reading: Reading::default(), effort, unwrapped: HashSet::new() };
+    reader.line(command, DEPTH);
+    let mut reading = reader.reading;
     if reading.subjects.is_empty() {
         reading.subjects = std::mem::take(&mut reading.reads);
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     reading.subjects.retain(|subject| seen.insert(subject.clone()));
     reading.reads.retain(|read| seen.insert(read.clone()));
     if reading.subjects.is_empty() {
@@ -47,159 +52,128 @@ pub(crate) fn read(command: &str) -> Reading {
     reading
 }
 
-fn collect(command: &str, depth: usize, reading: &mut Reading) {
-    let mut line = Line::lex(command);
-    reading.opaque |= line.opaque || line.is_broken;
-    if depth == DEPTH {
-        reading.plain = line.plain();
-    }
-    for simple in std::mem::take(&mut line.commands) {
-        simple.collect(reading, &mut line.nested);
-    }
-    if depth == 0 {
-        reading.opaque = true;
-        return;
-    }
-    for nested in &line.nested {
-        collect(nested, depth - 1, reading);
-    }
-    // The text of a here-document can end a quote or begin one: each line is also read by itself.
-    if (line.has_document || line.is_broken) && command.contains('\n') {
-        command.lines().for_each(|line| collect(line, 0, reading));
-    }
+/// Reads command lines, with an end to its efforts.
+struct Reader {
+    reading: Reading,
+    /// Bytes that may still be looked at.
+    effort: usize,
+    /// The commands of one simple command that were looked into.
+    unwrapped: HashSet<String>,
 }
 
-impl Simple {
-    fn collect(self, reading: &mut Reading, nested: &mut Vec<String>) {
-        let written = join(self.words.iter().map(|word| word.written.as_str()));
-        if !self.redirections.is_empty() {
-            reading.subjects.push(format!("{written} {}", self.redirections.join(" ")).trim().to_owned());
-        }
-        if self.words.is_empty() {
+/// What a simple command's programs share.
+struct Around {
+    /// What a here-string gives to read.
+    input: Option<String>,
+    /// Command lines that were found.
+    nested: Vec<String>,
+}
+
+impl Reader {
+    /// Takes from what may be done; false and opaque when nothing is left.
+    fn spend(&mut self, bytes: usize) -> bool {
+        // Each step has a price of its own, also when there is little text.
+        let left = self.effort.checked_sub(bytes + 64);
+        self.reading.opaque |= left.is_none();
+        self.effort = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    fn line(&mut self, command: &str, depth: usize) {
+        if depth == 0 || !self.spend(command.len()) {
+            self.reading.opaque = true;
             return;
         }
-        reading.opaque |= self.words[0].expands;
-        let expands = self.words.iter().any(|word| word.expands);
-        if self.redirections.is_empty() && !expands && is_harmless(&self.words) {
-            reading.reads.push(written);
-            reading.reads.push(join(self.words.iter().map(|word| word.text.as_str())));
-            return;
+        let mut line = Line::lex(command);
+        self.reading.opaque |= line.opaque || line.is_broken;
+        if depth == DEPTH {
+            self.reading.plain = line.plain();
+        }
+        for simple in std::mem::take(&mut line.commands) {
+            line.nested.extend(self.simple(simple));
+        }
+        for nested in &line.nested {
+            self.line(nested, depth - 1);
+        }
+        // The text of a here-document can end a quote or begin one: each line is also read by itself.
+        if (line.has_document || line.is_broken) && command.contains('\n') {
+            command.lines().for_each(|line| self.line(line, depth - 1));
+        }
+    }
+
+    /// Reads a simple command and gives the command lines within it.
+    fn simple(&mut self, simple: Simple) -> Vec<String> {
+        let mut around = Around { input: simple.input, nested: Vec::new() };
+        let reading = &mut self.reading;
+        let written = join(simple.words.iter().map(|word| &word.written));
+        if !simple.redirections.is_empty() {
+            let whole = format!("{written} {}", simple.redirections.join(" "));
+            reading.subjects.push(whole.trim().to_owned());
+        }
+        let Some(first) = simple.words.first() else { return around.nested };
+        reading.opaque |= first.expands;
+        let brace = first.written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        if let Some(words) = brace.filter(|words| words.contains(',')) {
+            around.nested.push(words.replace(',', " "));
+        }
+        let expands = simple.words.iter().any(|word| word.expands);
+        let texts: Vec<String> = simple.words.into_iter().map(|word| word.text).collect();
+        if simple.redirections.is_empty() && !expands && is_harmless(&texts) {
+            reading.reads.extend([written, join(&texts)]);
+            return around.nested;
         }
         reading.subjects.push(written);
-        let brace = self.words[0].written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-        if let Some(words) = brace.filter(|words| words.contains(',')) {
-            nested.push(words.replace(',', " "));
+        self.unwrapped.clear();
+        self.unwrap(&texts, &mut around, CHAIN);
+        around.nested
+    }
+
+    /// Adds the command, and what it runs in turn.
+    fn unwrap(&mut self, words: &[String], around: &mut Around, chain: usize) {
+        let Some((first, arguments)) = words.split_first() else { return };
+        if chain == 0 || !self.spend(words.iter().map(|word| word.len() + 1).sum()) {
+            self.reading.opaque = true;
+            return;
         }
-        // What a shell is given to read is a script as well.
-        if SHELLS.contains(&self.words[0].text.rsplit('/').next().unwrap_or_default()) {
-            let given = self.redirections.iter().filter_map(|redirection| redirection.split_once("<<<"));
-            nested.extend(given.map(|(_, text)| text.trim().to_owned()));
+        let command = join(words);
+        if !self.unwrapped.insert(command.clone()) {
+            return;
         }
-        let texts: Vec<String> = self.words.into_iter().map(|word| word.text).collect();
-        unwrap(&texts, reading, nested);
+        self.reading.subjects.push(command);
+        if let Some(name) = programs::bare_name(first) {
+            let bare = std::iter::once(name).chain(arguments.iter().map(String::as_str));
+            self.reading.subjects.push(join(bare));
+        }
+        if is_assignment(first) {
+            self.reading.opaque = true;
+            return self.unwrap(arguments, around, chain - 1);
+        }
+        let given = wrappers::given(first, arguments);
+        self.reading.opaque |= given.opaque;
+        around.nested.extend(given.lines);
+        if given.runs_input {
+            around.nested.extend(around.input.clone());
+        }
+        for command in given.commands {
+            self.unwrap(command, around, chain - 1);
+        }
     }
 }
 
 /// Whether a command changes nothing but the folder that those behind it run in.
-fn is_harmless(words: &[Word]) -> bool {
-    let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
-    texts[0] == "cd" || programs::only_reads(&texts)
+fn is_harmless(words: &[String]) -> bool {
+    words[0] == "cd" || programs::only_reads(words)
 }
 
-/// Adds the command, and what it runs in turn.
-fn unwrap(mut words: &[String], reading: &mut Reading, nested: &mut Vec<String>) {
-    while let Some(first) = words.first() {
-        reading.subjects.push(join(words.iter().map(String::as_str)));
-        let program = programs::bare_name(first);
-        if let Some(program) = program {
-            let rest = words[1..].iter().map(String::as_str);
-            reading.subjects.push(join(std::iter::once(program).chain(rest)));
+fn join(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let mut line = String::new();
+    for (at, word) in words.into_iter().enumerate() {
+        if at > 0 {
+            line.push(' ');
         }
-        if program.is_none() && first.contains('/') {
-            let rest = words[1..].iter().map(String::as_str);
-            reading.reads.push(join(first.rsplit('/').take(1).chain(rest)));
-        }
-        let program = program.unwrap_or(first);
-        if STARTERS.contains(&program) || WRAPPERS.iter().any(|wrapper| wrapper.0 == program) {
-            // Which word begins the command depends on options that only the program knows: each of them may.
-            let ends = (1..words.len()).map(|at| join(words[at..].iter().map(String::as_str)));
-            reading.reads.extend(ends);
-        }
-        if is_assignment(first) {
-            reading.opaque = true;
-            words = &words[1..];
-        } else if KEYWORDS.contains(&program) {
-            words = &words[1..];
-        } else if let Some((_, values, positionals)) = WRAPPERS.iter().find(|wrapper| wrapper.0 == program) {
-            reading.opaque |= matches!(program, "xargs" | "parallel" | "watch");
-            words = inner(&words[1..], values, *positionals, reading, nested);
-        } else {
-            run_by(program, &words[1..], reading, nested);
-            return;
-        }
+        line.push_str(word.as_ref());
     }
-}
-
-/// The words of the command that a wrapper runs.
-fn inner<'a>(
-    mut words: &'a [String],
-    values: &str,
-    mut positionals: usize,
-    reading: &mut Reading,
-    nested: &mut Vec<String>,
-) -> &'a [String] {
-    while let [word, rest @ ..] = words {
-        if let Some(long) = word.strip_prefix("--") {
-            nested.extend(long.strip_prefix("split-string=").map(str::to_owned));
-            // It may have its value in the next word.
-            if !long.is_empty() && !long.contains('=') && rest.len() > 1 {
-                reading.subjects.push(join(rest[1..].iter().map(String::as_str)));
-            }
-            words = rest;
-        } else if word.len() > 1 && word.starts_with('-') {
-            let has_value = word.len() == 2 && word.ends_with(|last| values.contains(last));
-            if let Some(line) = rest.first().filter(|_| word.ends_with('S')) {
-                nested.push(line.clone());
-            }
-            nested.extend(
-                word.split_once('S').map(|(_, line)| line.to_owned()).filter(|line| !line.is_empty()),
-            );
-            words = if has_value { rest.get(1..).unwrap_or_default() } else { rest };
-        } else if positionals > 0 && !is_assignment(word) {
-            positionals -= 1;
-            words = rest;
-        } else {
-            break;
-        }
-    }
-    words
-}
-
-/// Command lines and commands among a program's arguments.
-fn run_by(program: &str, arguments: &[String], reading: &mut Reading, nested: &mut Vec<String>) {
-    if matches!(program, "eval" | "trap" | "." | "source" | "alias" | "function") || SHELLS.contains(&program)
-    {
-        reading.opaque = true;
-    }
-    if matches!(program, "eval" | "trap") {
-        nested.push(join(arguments.iter().map(String::as_str)));
-        nested.extend(arguments.first().cloned());
-    }
-    if SHELLS.contains(&program) {
-        nested.extend(arguments.iter().filter(|argument| !argument.starts_with('-')).cloned());
-    }
-    if program == "find" {
-        for (at, argument) in arguments.iter().enumerate() {
-            if matches!(argument.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
-                reading.opaque = true;
-                unwrap(&arguments[at + 1..], reading, nested);
-            }
-        }
-    }
-}
-
-fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    words.collect::<Vec<_>>().join(" ")
+    line
 }
 
 #[cfg(test)]
@@ -231,28 +205,141 @@ mod tests {
         check("# only words", &["# only words"], true);
     }
 
+    /// Whether a rule about a program would see this command line.
+    fn names(command: &str, program: &str) -> bool {
+        let reading = read(command);
+        let mut all = reading.subjects.iter().chain(&reading.reads);
+        all.any(|one| one.split(' ').next() == Some(program))
+    }
+
     #[test]
     fn a_rule_sees_a_command_however_it_is_started() {
         for command in [
             "timeout --kill-after 5 60 rm -f x",
+            "timeout --kill-after 5 60 /bin/rm -f x",
+            "timeout --kill-after 5 60 sh -c 'true; rm -f x'",
             "timeout --signal KILL 5 rm -f x",
+            "timeout -k5 60 rm -f x",
             "flock LOCK rm -f x",
+            "flock -w 5 LOCK -c 'true; rm -f x'",
             "env -S'rm -f x'",
+            "env -S 'bash -c' rm",
             "env -iu X rm -f x",
-            "bash <<< 'rm -f x'",
-            "function f { rm -f x; }; f",
+            "function f { rm -f x; }",
+            "function f { /bin/rm -f x; }; f",
+            "f() { /bin/rm -f x; }; f",
             "coproc X { rm -f x; }",
+            "coproc X { /bin/rm -f x; }",
+            "coproc /bin/rm -f x",
             "bash -c -- 'rm -f x'",
             "bash -c -e 'rm -f x'",
+            "bash -euo pipefail -c 'true; rm -f x'",
+            "bash --rcfile f -c 'rm -f x'",
             "setpriv --reuid 1 rm -f x",
+            "setpriv --reuid 1 bash -c 'true; rm -f x'",
             "unshare -r rm -f x",
+            "unshare -r /bin/rm -f x",
+            "pkexec /bin/rm -f x",
+            "nice --adjustment 5 /bin/rm -f x",
+            "stdbuf --output L /bin/rm -f x",
+            "xargs --max-args 1 /bin/rm -f x",
+            "sudo --user root bash -c 'cd a; rm -f x'",
+            "runuser -c 'cd a; rm -f x' bob",
+            "runuser -u bob -- rm -f x",
+            "su -c'rm -f x'",
+            "su - bob -c 'true; rm -f x'",
+            "su --command='rm -f x'",
+            "su --command 'rm -f x'",
+            "script -qc'rm -f x' /dev/null",
+            "script --command='rm -f x' /dev/null",
+            "script /dev/null -c 'rm -f x'",
+            "watch -n1 'cd a; rm -f x'",
+            "parallel 'cd a; rm -f {}' ::: x",
+            "parallel ::: 'rm -f x'",
+            "systemd-run --user --unit x rm -f x",
+            "fd -x rm",
+            "fd . --exec-batch sh -c 'true; rm -f x'",
+            "/usr/bin//env rm -f x",
+            "/usr/bin/../bin/env rm -f x",
+            "/usr/bin/./bash -c 'rm -f x'",
             "/usr/bin/../bin/rm -f x",
+            "//bin/rm -f x",
             "$\"rm\" -f x",
+            "cat <<E | bash\nbash -c 'true; rm -f x'\nE",
         ] {
-            let reading = read(command);
-            let all = || reading.subjects.iter().chain(&reading.reads);
-            assert!(all().any(|one| one.starts_with("rm -f x")), "{command}: {reading:?}");
+            assert!(names(command, "rm"), "{command}: {:?}", read(command));
         }
+    }
+
+    #[test]
+    fn a_here_string_for_a_shell_is_a_command_line() {
+        for shell in
+            ["bash", "X=1 bash", "sudo bash -s a", "if bash", "timeout 5 /bin/sh -", "su bob", ". /dev/stdin"]
+        {
+            for text in ["'true; rm -f x'", "\"true; rm -f x\"", "$'true\\nrm -f x'", "rm"] {
+                let command = format!("{shell} <<< {text}");
+                assert!(names(&command, "rm"), "{command}: {:?}", read(&command));
+            }
+        }
+        for command in ["cat <<< 'rm x'", "bash run.sh <<< 'rm x'", "bash -c cat <<< 'rm x'"] {
+            assert!(!names(command, "rm"), "{command}: {:?}", read(command));
+        }
+    }
+
+    #[test]
+    fn a_rule_does_not_see_a_program_that_is_only_a_word_of_another() {
+        for command in [
+            "timeout 10 grep -rn rm .",
+            "timeout --foreground 10 docker rm x",
+            "time grep rm f",
+            "find . -name x | xargs grep -l rm",
+            "find . -exec grep rm {} \\; -name rm",
+            "timeout 60 git rm --cached f",
+            "timeout 5 docker rm x",
+            "timeout 5 echo rm me",
+            "nohup ./serve rm",
+            "flock LOCK git commit -c rm",
+            "bash run.sh rm",
+            "bash -x run.sh rm",
+            "sh install.sh 'rm it'",
+            "bash -c ls rm",
+            "./rm x",
+            "tools/rm x",
+            "/work/tools/rm x",
+            "command -v rm",
+            "sudo -u root apt-get install -y rm",
+            "sudo apt-get install -y rm",
+            "time which rm",
+            "timeout 5 man rm",
+            "timeout 600 cargo rm",
+        ] {
+            assert!(!names(command, "rm"), "{command}: {:?}", read(command));
+        }
+    }
+
+    #[test]
+    fn a_command_line_that_would_take_too_long_is_opaque() {
+        let many = |count: usize, piece: &str| piece.repeat(count);
+        for command in [
+            format!("{}ls", many(1_500, "env ")),
+            format!("{}x", many(28, "find . -exec ")),
+            format!("{}x", many(3_000, "find . -exec env ")),
+            format!("sudo {}ls", many(5_000, "--a b ")),
+            format!("timeout {}ls", many(5_000, "--a b ")),
+            format!("su {}ls", many(5_000, "--a b ")),
+            format!("{}ls", many(5_000, "setpriv --a b ")),
+            format!("{}ls", many(5_000, "bash -c ")),
+            format!("{}x", many(5_000, "watch ")),
+            format!("{}x", many(2_000, "parallel watch --a ")),
+            format!("{}ls", many(20_000, "$(")),
+            format!("bash <<E\n{}E", many(5_000, "watch watch watch x\n")),
+        ] {
+            assert!(read(&command).opaque, "{}", &command[..40]);
+        }
+        let names: String = (0..20_000).map(|n| format!(" file{n}.txt")).collect();
+        let reading = read(&format!("sudo chmod 644{names}"));
+        assert_eq!(reading.subjects.len(), 2);
+        assert!(!reading.opaque && reading.subjects[1].starts_with("chmod 644 file0.txt"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +47,8 @@ pub(crate) struct Walked<T> {
     pub(crate) files: usize,
     /// Folders that could not be read.
     pub(crate) unreadable: usize,
+    /// Files and folders that a permission rule hides.
+    pub(crate) hidden: usize,
     /// Whether the ignore files had a say.
     pub(crate) ruled: bool,
     /// False when the limit ended the walk.
@@ -77,7 +79,17 @@ impl Walk {
         look: impl Fn(&Found<'_>) -> Option<T> + Sync,
     ) -> Result<Walked<T>, String> {
         let walked = self.run(true, usize::MAX, &look)?;
-        if walked.files == 0 && self.named { self.run(false, usize::MAX, &look) } else { Ok(walked) }
+        if walked.files > 0 || !self.named {
+            return Ok(walked);
+        }
+        let all = self.run(false, usize::MAX, &look)?;
+        // It was not the ignore files that left nothing.
+        Ok(if all.files == 0 { Walked { hidden: all.hidden, ..walked } } else { all })
+    }
+
+    /// Whether a permission rule hides the root itself.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.hidden.as_ref().is_some_and(|hidden| hidden(&self.root) || hidden(&self.real))
     }
 
     /// Without the ignore files, up to about `limit` files.
@@ -96,8 +108,8 @@ impl Walk {
         look: &(impl Fn(&Found<'_>) -> Option<T> + Sync),
     ) -> Result<Walked<T>, String> {
         let (found, files, unreadable) = (Mutex::new(Vec::new()), AtomicUsize::new(0), AtomicUsize::new(0));
-        let complete = AtomicBool::new(true);
-        self.builder(ruled).build_parallel().run(|| {
+        let (complete, hidden) = (AtomicBool::new(true), Arc::new(AtomicUsize::new(0)));
+        self.builder(ruled, &hidden).build_parallel().run(|| {
             Box::new(|entry| {
                 if self.cancel.is_cancelled() {
                     return WalkState::Quit;
@@ -130,25 +142,35 @@ impl Walk {
             found: found.into_inner().unwrap_or_else(PoisonError::into_inner),
             files: files.into_inner().min(limit),
             unreadable: unreadable.into_inner(),
+            hidden: hidden.load(Ordering::Relaxed),
             ruled,
             complete: complete.into_inner(),
         })
     }
 
-    fn builder(&self, ruled: bool) -> WalkBuilder {
+    /// A walk that counts what a permission rule hides.
+    fn builder(&self, ruled: bool, count: &Arc<AtomicUsize>) -> WalkBuilder {
         let base = if ruled { &self.base } else { &self.real };
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_THREADS));
         let mut builder = WalkBuilder::new(base);
         builder.standard_filters(ruled).parents(false).hidden(false).require_git(false);
         builder.follow_links(false).threads(threads).current_dir(base);
         // Only the way down to the root is of interest outside of it. A `.git` that was named is such a way.
-        let (real, hidden) = (self.real.clone(), self.hidden.clone());
+        let (root, real, hidden) = (self.root.clone(), self.real.clone(), self.hidden.clone());
+        let count = count.clone();
         builder.filter_entry(move |entry| {
             let path = entry.path();
-            if hidden.as_ref().is_some_and(|hidden| hidden(path)) {
+            let Ok(below) = path.strip_prefix(&real) else { return real.starts_with(path) };
+            if below.as_os_str().is_empty() {
+                return true;
+            }
+            if entry.file_name() == ".git" {
                 return false;
             }
-            real.starts_with(path) || (path.starts_with(&real) && entry.file_name() != ".git")
+            // A rule may name the way that was walked, or where it leads.
+            let is_hidden = hidden.as_ref().is_some_and(|hidden| hidden(path) || hidden(&root.join(below)));
+            count.fetch_add(usize::from(is_hidden), Ordering::Relaxed);
+            !is_hidden
         });
         builder
     }

@@ -14,6 +14,8 @@ pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     /// Those that matter.
     pub(super) redirections: Vec<String>,
+    /// What a here-string gives it to read.
+    pub(super) input: Option<String>,
 }
 
 /// A command line, cut into simple commands.
@@ -44,7 +46,7 @@ impl Line {
     }
 
     pub(super) fn plain(&self) -> Option<Vec<String>> {
-        let [Simple { words, redirections }] = self.commands.as_slice() else { return None };
+        let [Simple { words, redirections, .. }] = self.commands.as_slice() else { return None };
         if self.has_operator
             || self.opaque
             || self.is_broken
@@ -316,6 +318,9 @@ impl Line {
             operator.ends_with('&') && (word.text == "-" || word.text.chars().all(|c| c.is_ascii_digit()));
         if !goes_nowhere && !is_copy {
             self.opaque = true;
+            if operator.ends_with("<<<") {
+                self.simple.input = Some(word.text);
+            }
             self.simple.redirections.push(format!("{operator} {}", word.written));
         }
     }

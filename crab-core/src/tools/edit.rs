@@ -410,20 +410,49 @@ mod tests {
         let mut folder = Folder::new();
         folder.cx.secrets =
             std::sync::Arc::new(crate::redact::Secrets::new(vec![("K".into(), "sk-canary-1".into())]));
-        for (before, bad) in
-            [("K=sk-canary-1\nx=1\n", "K=[redacted K]\nx=2\n"), ("a\0b\nx=1\n", "a\u{2400}b\nx=2\n")]
-        {
-            folder.put("f", before);
-            folder.cx.seen.record(&folder.path("f"), before.as_bytes());
+        let wide = |text: &str| {
+            [&b"\xFF\xFE"[..], &text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>()].concat()
+        };
+        for (before, bad) in [
+            (b"K=sk-canary-1\nx=1\n".to_vec(), "K=[redacted K]\nx=2\n"),
+            (
+                b"# [redacted K] is a sign\nK=sk-canary-1\n".to_vec(),
+                "# [redacted K] is a sign\nK=[redacted K]\n",
+            ),
+            (wide("K=sk-canary-1\n"), "K=[redacted K]\n"),
+            (b"a\0b\nx=1\n".to_vec(), "a\u{2400}b\nx=2\n"),
+            ("\u{2400}\na\0b\n".into(), "\u{2400}\na\u{2400}b\n"),
+            (wide("a\0b\n"), "a\u{2400}b\n"),
+        ] {
+            folder.put("f", &before);
+            folder.cx.seen.record(&folder.path("f"), &before);
             let written = folder.run(&crate::tools::write::Write, json!({"path": "f", "content": bad}));
             assert!(written.unwrap_err().contains("nothing was written"), "{before:?}");
-            assert_eq!(folder.get("f"), before.as_bytes());
+            assert_eq!(folder.get("f"), before);
         }
         folder.put("f", "K=sk-canary-1\nx=1\n");
         folder.cx.seen.record(&folder.path("f"), b"K=sk-canary-1\nx=1\n");
-        assert!(folder.run(&Edit, json!({"path": "f", "old": "x=1", "new": "[redacted K]"})).is_err());
         folder.run(&Edit, json!({"path": "f", "old": "x=1", "new": "x=2"})).unwrap();
         assert_eq!(folder.get("f"), b"K=sk-canary-1\nx=2\n");
+    }
+
+    #[test]
+    fn to_write_about_a_stand_in_is_no_harm() {
+        let mut folder = Folder::new();
+        folder.cx.secrets =
+            std::sync::Arc::new(crate::redact::Secrets::new(vec![("K".into(), "sk-canary-1".into())]));
+        folder.put("doc", "Keys are shown as X.\n");
+        folder.cx.seen.record(&folder.path("doc"), b"Keys are shown as X.\n");
+        folder.run(&Edit, json!({"path": "doc", "old": "X", "new": "`[redacted K]` or \u{2400}"})).unwrap();
+        folder.put("wide", b"\xFF\xFEa\0\n\0");
+        folder.cx.seen.record(&folder.path("wide"), b"\xFF\xFEa\0\n\0");
+        let write = |path: &str, content: &str| {
+            folder.run(&crate::tools::write::Write, json!({"path": path, "content": content})).unwrap()
+        };
+        write("wide", "\u{2400}\n");
+        assert_eq!(folder.get("wide"), b"\xFF\xFE\0\x24\n\0");
+        let text = crate::message::text_of(&write("new", "K=[redacted K]\n").content);
+        assert!(text.contains("it holds `[redacted K]` as it stands here"), "{text}");
     }
 
     #[test]

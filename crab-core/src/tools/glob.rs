@@ -147,7 +147,10 @@ fn glob(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
         let why = no_folder(&root, cx);
         return Ok(Output::text(format!("no files match `{asked}`: {why}"), "0 files"));
     }
-    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone()).hiding(cx.hidden.clone());
+    let walk = Walk::new(&cx.cwd, root.clone(), cx.cancel.clone()).hiding(cx.hidden.clone());
+    if walk.is_hidden() {
+        return Err(kept(&root, cx));
+    }
     let walked = walk.by_rules(|entry| hit(entry, &pattern))?;
     if walked.found.iter().any(|hit| !hit.is_dir) {
         return Ok(list(walked, cx));
@@ -165,6 +168,14 @@ pub(super) fn no_folder(path: &Path, cx: &Cx) -> String {
     let hint =
         if near.is_empty() { String::new() } else { format!("; did you mean `{}`?", near.join("` or `")) };
     format!("`{shown}` does not exist (working directory: `{}`){hint}", cx.cwd.display())
+}
+
+/// What to say of a place that a rule keeps from searches.
+pub(super) fn kept(path: &Path, cx: &Cx) -> String {
+    format!(
+        "cannot search `{}`: a deny rule of the user hides it; go on without it, or tell the user what you need and why",
+        paths::display(&cx.cwd, path)
+    )
 }
 
 fn hit(entry: &Found<'_>, pattern: &Pattern) -> Option<Hit> {
@@ -200,17 +211,22 @@ fn list(walked: Walked<Hit>, cx: &Cx) -> Output {
     if !walked.ruled {
         text.push_str("[these are in a folder that is ignored; it was searched because it was named]\n");
     }
-    text.push_str(&unreadable(walked.unreadable));
+    text.push_str(&left_out(walked.hidden, walked.unreadable));
     text.truncate(text.trim_end().len());
     Output::text(text, count(hits.len(), "file", "files"))
 }
 
-/// A line about folders that could not be read, when there are any.
-pub(super) fn unreadable(number: usize) -> String {
-    match number {
-        0 => String::new(),
-        _ => format!("[{} could not be read]\n", count(number, "folder", "folders")),
+/// Lines about what the user's rules hide and what could not be read, when there is any.
+pub(super) fn left_out(hidden: usize, unreadable: usize) -> String {
+    let mut lines = String::new();
+    if hidden > 0 {
+        let hides = if hidden == 1 { "place here is" } else { "places here are" };
+        lines.push_str(&format!("[{hidden} {hides} hidden by a deny rule of the user]\n"));
     }
+    if unreadable > 0 {
+        lines.push_str(&format!("[{} could not be read]\n", count(unreadable, "folder", "folders")));
+    }
+    lines
 }
 
 fn nothing(
@@ -239,7 +255,7 @@ fn nothing(
         text.push_str("\n[`[` starts a set of characters; `\\[` is the sign itself]");
     }
     text.push('\n');
-    text.push_str(&unreadable(walked.unreadable));
+    text.push_str(&left_out(walked.hidden, walked.unreadable));
     text.truncate(text.trim_end().len());
     Ok(Output::text(text, "0 files"))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use page::Page;
 
-use super::glob::{Pattern, about_ignored, folder_argument, no_folder, unreadable};
+use super::glob::{Pattern, about_ignored, folder_argument, kept, left_out, no_folder};
 use super::{Access, Cx, Kind, Output, Permit, Running, Tool, blocking, parse};
 use crate::search::Search;
 use crate::text_file::{self, TextFile};
@@ -180,7 +180,10 @@ fn grep(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
     if !root.is_dir() {
         return job.one_file(root);
     }
-    let walk = Walk::new(&cx.cwd, root, cx.cancel.clone()).hiding(cx.hidden.clone());
+    let walk = Walk::new(&cx.cwd, root.clone(), cx.cancel.clone()).hiding(cx.hidden.clone());
+    if walk.is_hidden() {
+        return Err(kept(&root, cx));
+    }
     let mut walked = walk.by_rules(|entry| job.look(entry, MAX_SIZE))?;
     walked.found.sort_by(|a, b| a.path.cmp(&b.path));
     let notes = notes(&walked);
@@ -196,7 +199,7 @@ fn grep(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
 /// What the report says about files and folders that were not searched, or searched against the rules.
 fn notes(walked: &Walked<Looked>) -> String {
     let number = |is: fn(&Outcome) -> bool| walked.found.iter().filter(|looked| is(&looked.outcome)).count();
-    let mut notes = unreadable(walked.unreadable);
+    let mut notes = left_out(walked.hidden, walked.unreadable);
     let failed = number(|outcome| matches!(outcome, Outcome::Failed));
     if failed > 0 {
         notes.push_str(&format!("[{} could not be read]\n", count(failed, "file", "files")));
@@ -260,7 +263,7 @@ impl Job<'_> {
             return Err(no_folder(&path, self.cx));
         }
         if self.cx.hidden.as_ref().is_some_and(|hidden| hidden(&paths::canonical(&path)) || hidden(&path)) {
-            return Err(format!("cannot search `{shown}`: a deny rule keeps it from reading"));
+            return Err(kept(&path, self.cx));
         }
         let loaded = load(&path, MAX_SIZE).map_err(|reason| format!("cannot search `{shown}`: {reason}"))?;
         let Some(bytes) = loaded else {
@@ -544,6 +547,54 @@ mod tests {
             let text = run(&folder, arguments);
             assert!(text.starts_with("error: ") && text.contains(expected), "{text}");
         }
+    }
+
+    /// Hides what a deny rule for `read` is about.
+    fn deny(folder: &mut Folder, pattern: &str) {
+        let rule = crate::gate::Rule::parse(&format!("read({pattern})")).unwrap();
+        let mut gate = crate::gate::Gate::default();
+        (gate.deny, gate.roots) = (vec![rule], vec![folder.cx.cwd.clone()]);
+        folder.cx.hidden = gate.hidden(&["read"], &["read"]);
+    }
+
+    #[test]
+    fn what_a_rule_hides_is_not_searched_by_any_way_and_is_said() {
+        let (mut folder, elsewhere) = (Folder::new(), Folder::new());
+        elsewhere.put("sub/a", "needle\n");
+        symlink(&elsewhere.cx.cwd, folder.path("out")).unwrap();
+        put_all(&folder, &[("secrets/k", "needle\n"), ("open/k", "needle\n"), (".gitignore", "dist\n")]);
+        folder.put("dist/k", "needle\n");
+        let glob = |folder: &Folder, pattern: &str| match folder
+            .run(&super::super::glob::Glob, json!({"pattern": pattern}))
+        {
+            Ok(output) => text_of(&output.content),
+            Err(err) => err,
+        };
+        for pattern in ["out/**", "out", "./out/**", "out/sub/**"] {
+            deny(&mut folder, pattern);
+            for path in ["out", "out/sub", &elsewhere.path("sub").display().to_string()] {
+                let text = run(&folder, json!({"pattern": "needle", "path": path}));
+                assert!(!text.contains(":1:") && text.contains("deny rule of the user"), "{pattern}: {text}");
+                let text = glob(&folder, &format!("{path}/**"));
+                assert!(
+                    !text.contains("sub/a") && text.contains("deny rule of the user"),
+                    "{pattern}: {text}"
+                );
+            }
+            let text = run(&folder, json!({"pattern": "needle", "path": "out/sub/a"}));
+            assert!(text.contains("a deny rule of the user hides it"), "{text}");
+        }
+        deny(&mut folder, "secrets/**");
+        let note = "[1 place here is hidden by a deny rule of the user]";
+        assert_eq!(run(&folder, json!({"pattern": "needle"})), format!("open/k:1:needle\n{note}"));
+        assert_eq!(glob(&folder, "*k"), format!("open/k\n{note}"));
+        // Not "this folder is ignored": it is not.
+        deny(&mut folder, "dist/k");
+        let text = run(&folder, json!({"pattern": "needle", "path": "dist"}));
+        assert!(text.contains("[1 place here is hidden") && !text.contains("folder is ignored"), "{text}");
+        deny(&mut folder, "**/*");
+        let text = run(&folder, json!({"pattern": "needle", "path": elsewhere.path("sub")}));
+        assert!(!text.contains(":1:") && text.contains("hides it"), "{text}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod grep;
 mod read;
 mod write;
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -20,8 +21,9 @@ use crate::gate::Hidden;
 pub use crate::gate::Permit;
 use crate::message::Part;
 use crate::process::Environment;
-use crate::redact::Secrets;
+use crate::redact::{Secrets, occurrences};
 use crate::seen::Seen;
+use crate::text_file::TextFile;
 
 /// What a call does to the world; decides what the gate does by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,27 +189,34 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Refuses a change that would put a stand-in, which `read` shows for what it cannot show, over the real bytes.
+/// Refuses a change that would put a stand-in, which `read` shows for what it cannot show, over what it stands for. To
+/// write about a stand-in, or to copy one, destroys nothing.
 pub(crate) fn keeps_what_was_hidden(
     old: &[u8],
     new: &[u8],
     shown: &str,
     secrets: &Secrets,
 ) -> Result<(), String> {
-    if let Some(mark) = secrets.mark_put_into(old, new) {
+    // UTF-16 has NUL bytes in every other place, and keys that are not seen byte by byte.
+    let (old, new) = (text_of_file(old), text_of_file(new));
+    if let Some(mark) = secrets.mark_put_into(&old, &new) {
         return Err(format!(
             "nothing was written to `{shown}`: `{mark}` stands for a key that is not shown, and writing it down would \
              destroy the key; use `edit` for the other lines and leave this one alone"
         ));
     }
-    let shows_nul = |bytes: &[u8]| bytes.windows(3).any(|part| part == "\u{2400}".as_bytes());
-    if old.contains(&0) && shows_nul(new) && !shows_nul(old) {
+    let more = |sign: &str| occurrences(&new, sign).cmp(&occurrences(&old, sign));
+    if more("\u{2400}").is_gt() && more("\0").is_lt() {
         return Err(format!(
             "nothing was written to `{shown}`: U+2400 stands for NUL bytes that `read` cannot show, and they would be \
              lost; use `edit` for the lines without them"
         ));
     }
     Ok(())
+}
+
+fn text_of_file(bytes: &[u8]) -> Cow<'_, [u8]> {
+    TextFile::decode(bytes).map_or(Cow::Borrowed(bytes), |file| file.body)
 }
 
 /// The path among arguments that may not fit, in the spellings that models use for it.

@@ -86,7 +86,11 @@ fn plan(arguments: &Arguments, cx: &Cx) -> Result<Plan, String> {
     let real = paths::canonical(&path);
     let content = arguments.content.as_bytes();
     if real.symlink_metadata().is_err_and(|err| err.kind() == std::io::ErrorKind::NotFound) {
-        return Ok(Plan { real, shown, old: None, new: content.to_vec(), notes: Vec::new() });
+        let copied = cx.secrets.mark_in(content);
+        let notes = copied
+            .map(|mark| format!("it holds `{mark}` as it stands here, not the key that this stands for"));
+        let notes = notes.into_iter().collect();
+        return Ok(Plan { real, shown, old: None, new: content.to_vec(), notes });
     }
     let old = text_file::load(&real).map_err(|reason| format!("cannot write `{shown}`: {reason}"))?;
     cx.seen.check(&real, &old, &shown)?;

@@ -300,16 +300,21 @@ impl Turn<'_> {
         view
     }
 
-    /// What a deny rule keeps from any tool that only reads is kept from those that search.
+    /// What a deny rule keeps from any tool that only reads is kept from those that search. To forbid a search outright
+    /// hides nothing from the others; to forbid what shows the place that it is given does.
     pub(super) fn hide(&self) -> Option<Hidden> {
         let cx = self.cx(self.live(""));
-        let reads = |tool: &&Arc<dyn Tool>| {
-            let access =
-                std::panic::catch_unwind(AssertUnwindSafe(|| tool.access(&serde_json::json!({}), &cx)));
-            access.is_ok_and(|access| access.kind == Kind::Read)
+        let access = |tool: &Arc<dyn Tool>| {
+            std::panic::catch_unwind(AssertUnwindSafe(|| tool.access(&serde_json::json!({}), &cx))).ok()
         };
-        let readers: Vec<&str> = self.agent.tools.iter().filter(reads).map(|tool| tool.name()).collect();
-        self.agent.gate.hidden(&readers)
+        // Also of tools that this session does not offer: the rule is about the places.
+        let known = crate::tools::all();
+        let tools = self.agent.tools.iter().chain(&known);
+        let tools = tools.filter_map(|tool| Some((tool.name(), access(tool)?)));
+        let tools: Vec<_> = tools.filter(|(_, access)| access.kind == Kind::Read).collect();
+        let readers: Vec<&str> =
+            tools.iter().filter(|(_, access)| access.opaque).map(|(name, _)| *name).collect();
+        self.agent.gate.hidden(&tools.iter().map(|(name, _)| *name).collect::<Vec<_>>(), &readers)
     }
 
     fn live(&self, id: &str) -> Arc<Live> {

@@ -36,8 +36,8 @@ impl Guard {
         for call in calls {
             (&call.name, call.arguments.to_string()).hash(&mut hasher);
         }
-        for line in results.iter().flat_map(|result| result.lines()) {
-            lasting(line).hash(&mut hasher);
+        for result in results {
+            lasting(result).hash(&mut hasher);
         }
         let round = Some(hasher.finish());
         self.equal = if round == self.last { self.equal + 1 } else { 1 };
@@ -61,13 +61,46 @@ impl Guard {
     }
 }
 
-/// A line of a result without what differs from one run of the same call to the next: in the notes in brackets that
-/// tools put behind their output, only how it ended counts, not how long it took and which process it was.
-fn lasting(line: &str) -> &str {
-    match line.strip_prefix('[') {
-        Some(note) => {
-            note.split([',', ';']).next().filter(|ended| ended.starts_with("exit")).unwrap_or_default()
+/// A result without what differs from one run of the same call to the next: of the note in brackets that a tool puts
+/// behind its output only how it ended counts, not how long it took. Any other line may be what is being waited for.
+fn lasting(result: &str) -> &str {
+    let last = result.rfind('\n').map_or(0, |at| at + 1);
+    let is_ending = ["[exit ", "[killed by "].iter().any(|ending| result[last..].starts_with(ending));
+    let length = result[last..].find([',', ';']).filter(|_| is_ending);
+    length.map_or(result, |length| &result[..last + length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The round at which the guard ends the turn, when each has this result.
+    fn stopped_at(result: impl Fn(u32) -> String) -> Option<u32> {
+        let call =
+            ToolCall { id: "1".into(), name: "x".into(), arguments: serde_json::json!({}), extra: None };
+        let mut guard = Guard::default();
+        (1..=20).find(|round| {
+            guard.check(Stop::ToolCalls, std::slice::from_ref(&call), &[result(*round)]).is_err()
+        })
+    }
+
+    #[test]
+    fn only_the_time_that_a_call_took_makes_no_difference() {
+        assert_eq!(stopped_at(|_| "same".into()), Some(EQUAL_ROUNDS));
+        assert_eq!(stopped_at(|round| format!("[ 45%] Building\n[exit 0, 0.{round} s]")), Some(EQUAL_ROUNDS));
+        assert_eq!(
+            stopped_at(|round| format!("x\n[killed by signal 9 (SIGKILL), 0.{round} s]")),
+            Some(EQUAL_ROUNDS)
+        );
+    }
+
+    #[test]
+    fn output_that_changes_is_progress_whatever_it_looks_like() {
+        for line in ["[ N%] Building", "[INFO] N", "[1, N]", "[exit 0, N s]\nmore", "[exit N, 0.1 s]"] {
+            let result = |round: u32| format!("{}\n[exit 0, 0.1 s]", line.replace('N', &round.to_string()));
+            assert_eq!(stopped_at(result), None, "{line}");
         }
-        None => line,
+        assert_eq!(stopped_at(|round| format!("[1, {round}]")), None);
+        assert_eq!(stopped_at(|round| format!("x\n[exit {round}, 0.1 s]")), None);
     }
 }
