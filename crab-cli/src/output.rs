@@ -89,6 +89,11 @@ impl Output {
         Ok(Self { out, err, broken, is_shared, is_terminal })
     }
 
+    /// Whether standard output is a terminal.
+    pub(crate) fn out_is_terminal(&self) -> bool {
+        self.is_terminal.0
+    }
+
     /// Whether standard error is a terminal.
     pub(crate) fn err_is_terminal(&self) -> bool {
         self.is_terminal.1

@@ -1,7 +1,10 @@
 //! Renderers: what a turn's events look like on the two output streams.
 
 mod answer;
+mod highlight;
 mod json;
+mod look;
+mod markdown;
 mod plain;
 mod receipt;
 pub(crate) mod terminal;
@@ -97,7 +100,10 @@ impl Screen {
         let detail = settings.detail;
         let is_stream = settings.format == Format::StreamJson;
         let renderer: Box<dyn Renderer> = match settings.format {
-            Format::Text => Box::new(plain::Text::new(&output, detail, paint)),
+            Format::Text => {
+                let styled = Paint::for_stream(settings.color, output.out_is_terminal()).is_on;
+                Box::new(plain::Text::new(&output, detail, paint).with_style(styled))
+            }
             _ => Box::new(json::Json::new(&output, facts, json::Log { detail, paint, is_stream })?),
         };
         Ok(Self { output, renderer, paint })

@@ -9,9 +9,10 @@ use crab_core::protocol::{By, Decision, End, EndStop, Event};
 use crab_core::tools::View;
 
 use super::answer::{Answer, last_text};
+use super::markdown::Markdown;
 use super::receipt::{Receipt, duration, tokens};
 use super::terminal::{Paint, Style};
-use super::{Detail, Renderer};
+use super::{Detail, Renderer, look};
 use crate::caret;
 use crate::output::{Output, Sink};
 
@@ -63,6 +64,8 @@ pub(super) struct Text {
     /// False when standard output speaks JSON.
     shows_answer: bool,
     answer: Answer,
+    /// Styles the answer, where that is wanted.
+    markdown: Option<Markdown>,
     /// The request whose text stands on standard output without a final line break.
     open_line: Option<u32>,
     /// That text broke off, and the next message goes on with it.
@@ -87,6 +90,7 @@ impl Text {
             has_receipt: output.err_is_terminal(),
             shows_answer: true,
             answer: Answer::default(),
+            markdown: None,
             open_line: None,
             is_broken_off: false,
             is_err_open: false,
@@ -95,6 +99,12 @@ impl Text {
             receipt: Receipt::begin(),
             request_began: Instant::now(),
         }
+    }
+
+    /// With the answer styled as the Markdown that it is, or not.
+    pub(super) fn with_style(self, is_styled: bool) -> Self {
+        let theme = look::theme(std::env::var("COLORTERM").ok().as_deref());
+        Self { markdown: is_styled.then(|| Markdown::new(theme)), ..self }
     }
 
     /// The same for standard error alone, beside a renderer that owns standard output.
@@ -106,7 +116,10 @@ impl Text {
         if text.is_empty() || !self.shows_answer || self.detail == Detail::Quiet {
             return Ok(());
         }
-        let mut shown = caret::answer(text);
+        let mut shown = caret::answer(text).to_string();
+        if let Some(markdown) = &mut self.markdown {
+            shown = markdown.push(&shown);
+        }
         let goes_on = std::mem::take(&mut self.is_broken_off);
         if self.open_line.is_some_and(|open| open != request) && !goes_on {
             shown.insert(0, '\n');
@@ -117,16 +130,28 @@ impl Text {
 
     /// Ends the answer's open line, so that the next message or the end starts on a fresh one.
     fn close_line(&mut self) -> io::Result<()> {
+        self.finish_style()?;
         if self.open_line.take().is_some() {
             self.out.write("\n")?;
         }
         Ok(())
     }
 
+    /// Lets out what the style holds back at the end of a message.
+    fn finish_style(&mut self) -> io::Result<()> {
+        let rest = self.markdown.as_mut().map(Markdown::finish).unwrap_or_default();
+        if rest.is_empty() { Ok(()) } else { self.out.write(rest) }
+    }
+
     /// Whole lines on standard error, on a fresh line where a person can see the difference.
     fn log(&mut self, lines: &str) -> io::Result<()> {
         let is_open = std::mem::take(&mut self.is_err_open);
-        let fresh = if is_open || (self.is_shared && self.open_line.is_some()) { "\n" } else { "" };
+        let fresh = match is_open || (self.is_shared && self.open_line.is_some()) {
+            // A style of the line that stands open must not colour the next one.
+            true if self.markdown.is_some() => "\x1b[0m\n",
+            true => "\n",
+            false => "",
+        };
         self.err.write(format!("{fresh}{lines}"))
     }
 

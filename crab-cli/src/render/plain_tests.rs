@@ -13,7 +13,7 @@ use crate::output::tests::piped;
 /// What these events put on both streams.
 fn shown(detail: Detail, is_styled: bool, events: &[Event]) -> (String, String) {
     let (output, read) = piped();
-    let mut text = Text::new(&output, detail, Paint { is_on: is_styled });
+    let mut text = Text::new(&output, detail, Paint { is_on: is_styled }).with_style(is_styled);
     for event in events {
         text.event(event).unwrap();
     }
@@ -174,5 +174,30 @@ proptest! {
         let expected = whole(&[]);
         prop_assert_eq!(whole(&cuts), expected.clone());
         prop_assert!(!expected.chars().any(|c| c.is_control() && c != '\n'));
+    }
+}
+
+fn without_style(text: &str) -> String {
+    let mut pieces = text.split("\x1b[");
+    let head = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(head, |text, piece| text + piece.split_once('m').map_or("", |(_, rest)| rest))
+}
+
+proptest! {
+    #[test]
+    fn a_styled_answer_without_its_style_is_what_a_pipe_gets(
+        pieces in prop::collection::vec("[ab *_`#>|\\-\n~\\[\\]()0-9]{0,12}", 1..12),
+    ) {
+        let mut events = vec![];
+        let mut offset = 0;
+        for piece in &pieces {
+            events.push(delta(offset, piece));
+            offset += piece.len();
+        }
+        events.push(Event::MessageDone { request: 1, message: message(&pieces.concat(), Stop::End) });
+        events.push(ended(EndStop::End, None));
+        let (plain, _) = shown(Detail::Normal, false, &events);
+        let (styled, _) = shown(Detail::Normal, true, &events);
+        prop_assert_eq!(without_style(&styled), plain);
     }
 }
