@@ -1,5 +1,6 @@
 //! The front end: events to the screen, typed lines, signals and answers to the agent.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crab_core::provider::tape::Tape;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
+use crate::ahead::{Ahead, Key};
 use crate::caret;
 use crate::commands::{self, Desk, Leave, Outcome};
 use crate::confirm::{Asking, Reply};
@@ -21,6 +23,9 @@ use crate::render::{Screen, exit_code, last_text};
 use crate::shell;
 use crate::signals::{Signal, Signals};
 use crate::tty;
+
+/// How often the status line is drawn anew.
+const TICK: Duration = Duration::from_millis(500);
 
 /// How long an aborted turn may take to end.
 const GRACE: Duration = Duration::from_millis(1900);
@@ -66,6 +71,27 @@ struct Turn {
     cause: Option<Cause>,
 }
 
+/// A turn that runs.
+struct Run {
+    turn: Turn,
+    /// Set by the abort: when the turn is waited for no longer.
+    deadline: Option<Instant>,
+    open: Option<(String, Asking)>,
+    ahead: Option<Ahead>,
+    tick: tokio::time::Interval,
+}
+
+/// What can happen while a turn runs.
+enum Happening {
+    Signal(Signal),
+    Broken(Broken),
+    Reply(Reply),
+    Late,
+    Key(Key),
+    Event(Box<Result<Event, RecvError>>),
+    Tick,
+}
+
 /// The agent, the screen and the signals, for as long as crab runs.
 pub(crate) struct Front {
     handle: Handle,
@@ -79,12 +105,32 @@ pub(crate) struct Front {
     tape: Option<Tape>,
     /// What goes along with the next prompt.
     told: Vec<Part>,
+    /// Lines that were typed while a turn ran.
+    queue: VecDeque<String>,
+    /// What was typed behind them.
+    draft: String,
+    /// What was typed before a turn was stopped.
+    kept: String,
+    /// Whether somebody can type while a turn runs.
+    is_attended: bool,
 }
 
 impl Front {
     /// Puts them together.
     pub(crate) fn new(handle: Handle, screen: Screen, signals: Signals) -> Self {
-        Self { handle, screen, signals, has_reader: true, owed: 0, tape: None, told: vec![] }
+        Self {
+            handle,
+            screen,
+            signals,
+            has_reader: true,
+            owed: 0,
+            tape: None,
+            told: vec![],
+            queue: VecDeque::new(),
+            draft: String::new(),
+            kept: String::new(),
+            is_attended: false,
+        }
     }
 
     /// Tells the tape of each prompt.
@@ -117,6 +163,7 @@ impl Front {
         F: Fn(&str) -> Result<Vec<Part>, String>,
     {
         let mut next = first;
+        self.is_attended = true;
         let exit = loop {
             let prompt = match next.take() {
                 Some(prompt) => prompt,
@@ -174,58 +221,147 @@ impl Front {
 
     /// Runs one turn to its end.
     async fn turn(&mut self, prompt: Vec<Part>) -> io::Result<Turn> {
-        let mut turn = Turn { end: None, cause: None };
+        let turn = Turn { end: None, cause: None };
         if !self.submit(prompt).await {
             return Ok(turn);
         }
-        let mut deadline = None;
-        let mut open: Option<(String, Asking)> = None;
+        let tick = tokio::time::interval(TICK);
+        let mut run = Run { turn, deadline: None, open: None, ahead: self.listen()?, tick };
         loop {
-            let cause = tokio::select! {
-                biased;
-                signal = self.signals.next() => Cause::Signal(signal),
-                Some(broken) = self.screen.output.broken.recv() => {
-                    if broken.stream == Stream::Err {
-                        continue;
-                    }
-                    self.has_reader = false;
-                    Cause::Broken(broken)
-                }
-                reply = replied(&mut open) => {
-                    let id = open.take().map(|(id, _)| id).unwrap_or_default();
-                    if self.answer(id, reply).await {
-                        continue;
-                    }
-                    Cause::Interrupted
-                }
-                () = passed(deadline) => {
+            let cause = match self.happens(&mut run).await {
+                Happening::Late => {
                     self.owed += 1;
-                    return Ok(turn);
+                    break;
                 }
-                event = self.handle.events.recv() => {
-                    match event {
-                        Ok(event) => turn.end = self.heard(event, &mut open).await?,
-                        Err(RecvError::Lagged(events)) => self.screen.renderer.lagged(events)?,
-                        Err(RecvError::Closed) => return Ok(turn),
-                    }
-                    if turn.end.is_some() {
-                        return Ok(turn);
-                    }
-                    continue;
-                }
+                Happening::Event(event) => match self.takes(*event, &mut run).await? {
+                    true => break,
+                    false => continue,
+                },
+                other => match self.cause(other, &mut run).await? {
+                    Some(cause) => cause,
+                    None => continue,
+                },
             };
             // The second time the user means now.
-            if turn.cause.is_some() && matches!(cause, Cause::Signal(_)) {
+            if run.turn.cause.is_some() && matches!(cause, Cause::Signal(_)) {
                 self.owed += 1;
-                return Ok(turn);
+                break;
             }
-            open = None;
-            turn.cause.get_or_insert(cause);
-            if deadline.is_none() {
-                deadline = Some(Instant::now() + GRACE);
+            run.open = None;
+            run.turn.cause.get_or_insert(cause);
+            if run.deadline.is_none() {
+                self.stow(run.ahead.as_ref());
+                run.deadline = Some(Instant::now() + GRACE);
                 self.tell(Command::Abort).await;
             }
         }
+        self.heed(run)
+    }
+
+    async fn happens(&mut self, run: &mut Run) -> Happening {
+        tokio::select! {
+            biased;
+            signal = self.signals.next() => Happening::Signal(signal),
+            Some(broken) = self.screen.output.broken.recv() => Happening::Broken(broken),
+            reply = replied(&mut run.open) => Happening::Reply(reply),
+            () = passed(run.deadline) => Happening::Late,
+            key = pressed(&mut run.ahead) => Happening::Key(key),
+            event = self.handle.events.recv() => Happening::Event(Box::new(event)),
+            _ = run.tick.tick(), if run.open.is_none() => Happening::Tick,
+        }
+    }
+
+    /// Takes an event. True when the turn is over.
+    async fn takes(&mut self, event: Result<Event, RecvError>, run: &mut Run) -> io::Result<bool> {
+        match event {
+            Ok(event) => {
+                if matches!(event, Event::QuestionAsked(_)) {
+                    // Keys are for the question now.
+                    self.draft = run.ahead.take().map(Ahead::stop).unwrap_or_default();
+                }
+                run.turn.end = self.heard(event, &mut run.open).await?;
+            }
+            Err(RecvError::Lagged(events)) => self.screen.renderer.lagged(events)?,
+            Err(RecvError::Closed) => return Ok(true),
+        }
+        Ok(run.turn.end.is_some())
+    }
+
+    /// What stops the turn in something that happened, if it does.
+    async fn cause(&mut self, happening: Happening, run: &mut Run) -> io::Result<Option<Cause>> {
+        match happening {
+            Happening::Signal(signal) => return Ok(Some(Cause::Signal(signal))),
+            Happening::Broken(broken) if broken.stream == Stream::Out => {
+                self.has_reader = false;
+                return Ok(Some(Cause::Broken(broken)));
+            }
+            Happening::Reply(reply) => {
+                let id = run.open.take().map(|(id, _)| id).unwrap_or_default();
+                run.ahead = self.listen()?;
+                if !self.answer(id, reply).await {
+                    return Ok(Some(Cause::Interrupted));
+                }
+            }
+            Happening::Key(key) => {
+                let stops = self.pressed(key, run.ahead.as_ref())?;
+                return Ok(stops.then_some(Cause::Signal(Signal::Interrupt)));
+            }
+            Happening::Tick => {
+                let typed = self.typed_so_far(run.ahead.as_ref());
+                self.screen.renderer.tick(&typed)?;
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Begins to read keys beside a turn.
+    fn listen(&mut self) -> io::Result<Option<Ahead>> {
+        if self.is_attended { Ahead::start(std::mem::take(&mut self.draft)) } else { Ok(None) }
+    }
+
+    /// The turn is stopped: lines that waited for its end do not run by themselves, but stand in the next prompt.
+    fn stow(&mut self, ahead: Option<&Ahead>) {
+        let draft = ahead.map(Ahead::draft).unwrap_or_default();
+        if let Some(ahead) = ahead {
+            ahead.set_draft(String::new());
+        }
+        let lines: Vec<String> = self.queue.drain(..).chain([draft]).collect();
+        self.kept = lines.join("\n").trim_end_matches('\n').to_owned();
+    }
+
+    /// The end of a turn: what was typed is kept.
+    fn heed(&mut self, run: Run) -> io::Result<Turn> {
+        self.screen.renderer.make_room()?;
+        let Run { turn, ahead, .. } = run;
+        if let Some(ahead) = ahead {
+            self.draft = ahead.stop();
+        }
+        Ok(turn)
+    }
+
+    /// Takes a key that was pressed while a turn runs. True when the turn shall stop.
+    fn pressed(&mut self, key: Key, ahead: Option<&Ahead>) -> io::Result<bool> {
+        match key {
+            Key::Escape => return Ok(true),
+            Key::Line(line) => self.queue.push_back(line),
+            Key::Recall => {
+                if let (Some(line), Some(ahead)) = (self.queue.pop_back(), ahead) {
+                    ahead.set_draft(line);
+                }
+            }
+            Key::Changed => {}
+        }
+        let typed = self.typed_so_far(ahead);
+        self.screen.renderer.tick(&typed)?;
+        Ok(false)
+    }
+
+    /// What waits and what is being typed, for the status line.
+    fn typed_so_far(&self, ahead: Option<&Ahead>) -> String {
+        let queued = self.queue.iter().map(|line| format!("{line} ⏎ "));
+        let draft = ahead.map(Ahead::draft).unwrap_or_default();
+        queued.chain([draft]).collect()
     }
 
     /// Shows an event; gives the end of the turn when this was it.
@@ -322,6 +458,17 @@ impl Front {
     {
         let mut is_leaving = false;
         loop {
+            if let Some(line) = self.queue.pop_front() {
+                self.screen.output.err.write(format!("> {}\n", caret::strict(&line)))?;
+                match self.line(&line, input, table).await? {
+                    Next::Again => continue,
+                    next => return Ok(next),
+                }
+            }
+            let draft = std::mem::take(&mut self.kept) + &std::mem::take(&mut self.draft);
+            if !draft.is_empty() {
+                input.prefill(draft);
+            }
             let typed = match self.typed(input).await? {
                 Ok(typed) => typed,
                 Err(exit) => return Ok(Next::Exit(exit)),
@@ -441,6 +588,13 @@ impl Front {
 async fn replied(open: &mut Option<(String, Asking)>) -> Reply {
     match open {
         Some((_, asking)) => asking.reply().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn pressed(ahead: &mut Option<Ahead>) -> Key {
+    match ahead {
+        Some(ahead) => ahead.next().await,
         None => std::future::pending().await,
     }
 }

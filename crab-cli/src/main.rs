@@ -1,5 +1,6 @@
 //! Parse, build, run, exit code.
 
+mod ahead;
 mod args;
 mod caret;
 mod choice;

@@ -7,12 +7,14 @@ mod look;
 mod markdown;
 mod plain;
 mod receipt;
+mod status;
 pub(crate) mod terminal;
 
 use std::io;
 use std::path::PathBuf;
 
 use crab_core::protocol::{End, EndStop, Event, Failure, FailureKind};
+use crab_core::provider::models;
 
 use crate::output::Output;
 use terminal::{Color, Paint};
@@ -27,6 +29,14 @@ pub(crate) trait Renderer {
     fn event(&mut self, event: &Event) -> io::Result<()>;
     /// Events were missed; the text that they carried comes with the whole message.
     fn lagged(&mut self, events: u64) -> io::Result<()>;
+    /// Time passes while a turn runs, and the user may be typing.
+    fn tick(&mut self, _draft: &str) -> io::Result<()> {
+        Ok(())
+    }
+    /// Takes away what is not to stay, before somebody else writes on the terminal.
+    fn make_room(&mut self) -> io::Result<()> {
+        Ok(())
+    }
     /// Crab ends with this exit code. Called once, after the last event.
     fn close(&mut self, exit: u8) -> io::Result<()>;
 }
@@ -102,7 +112,9 @@ impl Screen {
         let renderer: Box<dyn Renderer> = match settings.format {
             Format::Text => {
                 let styled = Paint::for_stream(settings.color, output.out_is_terminal()).is_on;
-                Box::new(plain::Text::new(&output, detail, paint).with_style(styled))
+                let text = plain::Text::new(&output, detail, paint).with_style(styled);
+                let window = models::find(&facts.provider, &facts.model).and_then(|model| model.context);
+                Box::new(text.with_status(paint.is_on && output.err_is_terminal(), window))
             }
             _ => Box::new(json::Json::new(&output, facts, json::Log { detail, paint, is_stream })?),
         };

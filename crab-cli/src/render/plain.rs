@@ -11,6 +11,7 @@ use crab_core::tools::View;
 use super::answer::{Answer, last_text};
 use super::markdown::Markdown;
 use super::receipt::{Receipt, duration, tokens};
+use super::status::Status;
 use super::terminal::{Paint, Style};
 use super::{Detail, Renderer, look};
 use crate::caret;
@@ -66,6 +67,8 @@ pub(super) struct Text {
     answer: Answer,
     /// Styles the answer, where that is wanted.
     markdown: Option<Markdown>,
+    /// The line below everything, where there is one.
+    status: Option<Status>,
     /// The request whose text stands on standard output without a final line break.
     open_line: Option<u32>,
     /// That text broke off, and the next message goes on with it.
@@ -91,6 +94,7 @@ impl Text {
             shows_answer: true,
             answer: Answer::default(),
             markdown: None,
+            status: None,
             open_line: None,
             is_broken_off: false,
             is_err_open: false,
@@ -105,6 +109,17 @@ impl Text {
     pub(super) fn with_style(self, is_styled: bool) -> Self {
         let theme = look::theme(std::env::var("COLORTERM").ok().as_deref());
         Self { markdown: is_styled.then(|| Markdown::new(theme)), ..self }
+    }
+
+    /// With a line that tells what runs, in a model's window of so many tokens.
+    pub(super) fn with_status(self, is_wanted: bool, window: Option<u64>) -> Self {
+        let is_wanted = is_wanted && self.detail != Detail::Quiet;
+        Self { status: is_wanted.then(|| Status::new(window)), ..self }
+    }
+
+    fn clear_status(&mut self) -> io::Result<()> {
+        let clear = self.status.as_mut().map(Status::clear).unwrap_or_default();
+        if clear.is_empty() { Ok(()) } else { self.err.write(clear) }
     }
 
     /// The same for standard error alone, beside a renderer that owns standard output.
@@ -125,6 +140,7 @@ impl Text {
             shown.insert(0, '\n');
         }
         self.open_line = (!text.ends_with('\n')).then_some(request);
+        self.clear_status()?;
         self.out.write(shown)
     }
 
@@ -145,6 +161,7 @@ impl Text {
 
     /// Whole lines on standard error, on a fresh line where a person can see the difference.
     fn log(&mut self, lines: &str) -> io::Result<()> {
+        self.clear_status()?;
         let is_open = std::mem::take(&mut self.is_err_open);
         let fresh = match is_open || (self.is_shared && self.open_line.is_some()) {
             // A style of the line that stands open must not colour the next one.
@@ -205,6 +222,7 @@ impl Text {
         if let Some(call) = self.calls.get_mut(id) {
             call.is_streamed = true;
         }
+        self.clear_status()?;
         self.is_err_open = !chunk.ends_with('\n');
         self.err.write(caret::strict(chunk))
     }
@@ -291,8 +309,30 @@ impl Text {
     }
 }
 
+impl Text {
+    /// What the status line learns from an event.
+    fn note(&mut self, event: &Event) -> io::Result<()> {
+        let Some(status) = &mut self.status else { return Ok(()) };
+        match event {
+            Event::TurnStarted { .. } => status.begin(),
+            Event::CallStarted { call, title } => status.started(&call.id, &caret::line(title)),
+            Event::CallDone { result, .. } => status.stopped(&result.tool_call_id),
+            Event::ToolOutput { chunk, .. } => status.wrote(&caret::strict(chunk)),
+            Event::MessageDone { message, .. } => status.counted(&message.usage),
+            Event::QuestionAsked(_) => return self.clear_status(),
+            Event::TurnEnded(_) => {
+                status.end();
+                return self.clear_status();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 impl Renderer for Text {
     fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.note(event)?;
         match event {
             Event::TurnStarted { .. } => {
                 self.receipt = Receipt::begin();
@@ -334,7 +374,23 @@ impl Renderer for Text {
         Ok(())
     }
 
+    fn tick(&mut self, draft: &str) -> io::Result<()> {
+        // Beside text that is not at its line's end there is no place for it.
+        let is_busy = self.is_err_open || (self.is_shared && self.open_line.is_some());
+        let Some(status) = self.status.as_mut().filter(|_| !is_busy) else { return Ok(()) };
+        let width = crossterm::terminal::size().map_or(80, |(width, _)| width.into());
+        let clear = status.clear();
+        let Some(line) = status.draw(&caret::line(draft), width) else { return Ok(()) };
+        let line = self.paint.paint(Style::Dim, &line);
+        self.err.write(format!("{clear}{line}"))
+    }
+
+    fn make_room(&mut self) -> io::Result<()> {
+        self.clear_status()
+    }
+
     fn close(&mut self, _: u8) -> io::Result<()> {
+        self.clear_status()?;
         self.close_line()
     }
 }

@@ -218,3 +218,32 @@ fn commands_at_the_prompt_do_what_they_say() {
     assert_eq!(terminal.child.wait().unwrap().exit_code(), 0);
     assert_eq!(crab.sessions().len(), 1, "a session begins with its first prompt");
 }
+
+#[test]
+fn what_is_typed_while_a_turn_runs_is_not_lost() {
+    let crab = Crab::new();
+    let wait = r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch begun; until [ -e go ]; do sleep 0.01; done"}}]}"#;
+    crab.script(&[wait, r#"{"text":"first"}"#, r#"{"text":"second"}"#, wait, r#"{"text":"third"}"#]);
+    let mut terminal = Terminal::start(&crab, &["--yolo"]);
+    terminal.prompt();
+    terminal.press("one\r");
+    crate::crab::until("the command's start", || crab.dir().join("begun").exists());
+    terminal.press("tw\u{f6}\rthr");
+    terminal.text("tw\u{f6} \u{23ce} thr");
+    crab.put("go", "");
+    terminal.text("second");
+    let ends = |screen: &vt100::Screen, end: &str| screen.contents().trim_end().ends_with(end);
+    terminal.until("the draft", |screen| screen.contents().contains("> tw\u{f6}") && ends(screen, "> thr"));
+    // Esc stops the turn, and what waited for its end stands in the next prompt.
+    std::fs::remove_file(crab.dir().join("go")).unwrap();
+    std::fs::remove_file(crab.dir().join("begun")).unwrap();
+    terminal.press("ee\r");
+    crate::crab::until("the command's start", || crab.dir().join("begun").exists());
+    terminal.press("kept\r");
+    terminal.text("kept \u{23ce}");
+    terminal.press("\x1b");
+    terminal.text("stopped");
+    terminal.until("the line", |screen| ends(screen, "> kept"));
+    terminal.press("\x15\x04");
+    assert_eq!(terminal.child.wait().unwrap().exit_code(), 0);
+}
