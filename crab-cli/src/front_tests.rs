@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use crab_core::message::{Assistant, Block, ToolCall, Usage};
-use crab_core::protocol::{EndStop, Failure, FailureKind, Question};
+use crab_core::protocol::{Answer, End, EndStop, Failure, FailureKind, Question};
 use crab_core::tools::View;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc};
