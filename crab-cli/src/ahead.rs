@@ -34,8 +34,9 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Reads on the controlling terminal, where there is one that can; the draft goes on from here.
-    pub(crate) fn start(draft: String) -> io::Result<Option<Self>> {
+    /// Reads on the controlling terminal, where there is one that can; the draft goes on from here. With `asks_focus` the
+    /// terminal is asked to tell when it comes to the front and when it leaves it.
+    pub(crate) fn start(draft: String, asks_focus: bool) -> io::Result<Option<Self>> {
         let Some(terminal) = tty::controlling().filter(|_| !tty::is_dumb()) else { return Ok(None) };
         let (woken, wake) = io::pipe()?;
         let (send, keys) = mpsc::unbounded_channel();
@@ -43,7 +44,7 @@ impl Ahead {
         let own = typing.clone();
         let thread = thread::Builder::new().name("ahead".into()).spawn(move || {
             // A terminal that fails is one at which nobody types.
-            let _ = Quiet::enter(terminal).and_then(|quiet| read(&quiet, &woken, &own, &send));
+            let _ = Quiet::enter(terminal, asks_focus).and_then(|quiet| read(&quiet, &woken, &own, &send));
         })?;
         Ok(Some(Self { keys, draft: typing, wake: Some(wake), thread: Some(thread) }))
     }
@@ -59,6 +60,11 @@ impl Ahead {
     /// What stands there by now.
     pub(crate) fn draft(&self) -> String {
         lock(&self.draft).draft.clone()
+    }
+
+    /// Whether the terminal is in front, as it last told.
+    pub(crate) fn focus(&self) -> Option<bool> {
+        lock(&self.draft).focus
     }
 
     /// The text is the draft from now on.
@@ -98,7 +104,7 @@ struct Quiet {
 }
 
 impl Quiet {
-    fn enter(terminal: File) -> io::Result<Self> {
+    fn enter(terminal: File, asks_focus: bool) -> io::Result<Self> {
         tty::touch();
         let before = tcgetattr(&terminal)?;
         let mut quiet = before.clone();
@@ -107,7 +113,7 @@ impl Quiet {
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(&terminal, OptionalActions::Now, &quiet)?;
         let mut own = Self { terminal, before };
-        own.terminal.write_all(b"\x1b[?2004h")?;
+        own.terminal.write_all(if asks_focus { b"\x1b[?2004h\x1b[?1004h" } else { b"\x1b[?2004h" })?;
         Ok(own)
     }
 }
@@ -115,7 +121,7 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         // The terminal may be gone, which is no concern of anyone who is leaving.
-        let _ = self.terminal.write_all(b"\x1b[?2004l");
+        let _ = self.terminal.write_all(b"\x1b[?1004l\x1b[?2004l");
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }
@@ -167,6 +173,7 @@ struct Typing {
     /// A sequence or a character that is not whole yet.
     open: Vec<u8>,
     is_paste: bool,
+    focus: Option<bool>,
 }
 
 impl Typing {
@@ -201,6 +208,8 @@ impl Typing {
                 match rest {
                     b"200~" => self.is_paste = true,
                     b"201~" => self.is_paste = false,
+                    b"I" => self.focus = Some(true),
+                    b"O" => self.focus = Some(false),
                     b"A" => keys.push(Key::Recall),
                     _ => {}
                 }
@@ -307,6 +316,18 @@ mod tests {
         check("one\x15two", &[], "two");
         check("a\x1b[C\x1b[1;5D\x1bOP\x1bxb\x01\x02", &[], "ab");
         check("\x1b[A", &[Key::Recall], "");
+    }
+
+    #[test]
+    fn the_terminal_tells_whether_it_is_in_front() {
+        let mut typing = Typing::default();
+        let mut focus = |bytes: &[u8]| {
+            typing.take(bytes, &mut vec![]);
+            (typing.focus, typing.draft.clone())
+        };
+        assert_eq!(focus(b"a"), (None, "a".into()));
+        assert_eq!(focus(b"\x1b[O"), (Some(false), "a".into()));
+        assert_eq!(focus(b"b\x1b[I"), (Some(true), "ab".into()));
     }
 
     #[test]

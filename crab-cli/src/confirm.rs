@@ -69,6 +69,15 @@ fn size(tty: &File) -> (usize, usize) {
 /// The last line; short, so that the keys stay in sight on a narrow terminal.
 const KEYS_LINE: &str = "run it? [y/n/a] ";
 
+/// What `?` says.
+const HELP: &str = "\
+y        run it, this once
+a        run it, and ask no more for its kind until crab ends
+n        do not run it; Enter, or type why and then Enter: the model reads it and goes on
+Ctrl-C   do not run it, and stop the turn
+any other key is a no
+";
+
 /// All that is shown. Runs of empty lines are counted instead of shown, since they push what matters off the screen.
 fn text(question: &Question, paint: Paint, rows: usize, columns: usize) -> String {
     let body = body(&question.view, paint);
@@ -85,7 +94,7 @@ fn text(question: &Question, paint: Paint, rows: usize, columns: usize) -> Strin
     let class = caret::line(&question.class);
     let mut rest = format!("asked because: {reason}\n");
     rest.push_str(&format!(
-        "y: yes, once; a: for this session, {class}; n: no, and text behind n tells the model why\n"
+        "y: yes, once; a: for this session, {class}; n: no, and text behind n tells the model why; ?: more\n"
     ));
     if lines + 6 > rows {
         let note = format!("this is {lines} lines long: scroll up to see all of it before you answer\n");
@@ -259,6 +268,7 @@ impl Keys {
                 let (shown, step) = self.explained(rest);
                 (format!("n{shown}"), step)
             }
+            (None, [b'?'] | [b'?', b'\r' | b'\n']) => (format!("?\n{HELP}{KEYS_LINE}"), Step::More),
             (None, input) if is_one_key(input) => done("no", Answer::Deny(None)),
             // Several characters at once are a paste from a terminal that does not mark it.
             (None, _) => (again(), Step::More),

@@ -22,7 +22,7 @@ fn the_question_shows_everything_and_what_each_key_does() {
 
     ? touch x^M^[[2K ls<U+200B>
     asked because: no rule lets it run
-    y: yes, once; a: for this session, every command; n: no, and text behind n tells the model why
+    y: yes, once; a: for this session, every command; n: no, and text behind n tells the model why; ?: more
     run it? [y/n/a]
     ");
 }
@@ -72,6 +72,14 @@ fn one_key_answers() {
     check(&[b"a"], Some(Reply::Answer(Answer::AllowSession)));
     check(&[b"\x03"], Some(Reply::Interrupted));
     check(&[b"n", b"\x03"], Some(Reply::Interrupted));
+}
+
+#[test]
+fn a_question_mark_explains_the_keys_and_asks_again() {
+    let (shown, step) = Keys::default().typed(b"?");
+    assert_eq!(step, Step::More);
+    assert!(shown.contains("ask no more for its kind") && shown.ends_with(KEYS_LINE), "{shown}");
+    check(&[b"?", b"?", b"y"], Some(Reply::Answer(Answer::Allow)));
 }
 
 #[test]

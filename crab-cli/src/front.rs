@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::caret;
 use crate::commands::{self, Desk, Leave, Outcome};
 use crate::input::{Input, Typed};
+use crate::notify::Notices;
 use crate::output::{Broken, Stream};
 use crate::render::{Screen, exit_code, last_text};
 use crate::shell;
@@ -71,6 +72,7 @@ pub(crate) struct Front {
     kept: String,
     /// Whether somebody can type while a turn runs.
     is_attended: bool,
+    notices: Notices,
 }
 
 impl Front {
@@ -88,6 +90,7 @@ impl Front {
             draft: String::new(),
             kept: String::new(),
             is_attended: false,
+            notices: Notices::default(),
         }
     }
 
@@ -122,6 +125,7 @@ impl Front {
     {
         let mut next = first;
         self.is_attended = true;
+        self.notices = Notices::configured(table.desk.config.notify.as_deref());
         let exit = loop {
             let prompt = match next.take() {
                 Some(prompt) => prompt,

@@ -12,9 +12,10 @@ use std::time::Duration;
 use crab_core::redact::Secrets;
 use crossterm::event::{KeyCode, KeyModifiers};
 use reedline::{
-    ColumnarMenu, DefaultHinter, EditCommand, EditMode, Emacs, Highlighter, MenuBuilder, Prompt,
-    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, ReedlineRawEvent, Signal,
-    StyledText, ValidationResult, Validator, default_emacs_keybindings,
+    ColumnarMenu, DefaultHinter, EditCommand, EditMode, Emacs, Highlighter, Keybindings, MenuBuilder, Prompt,
+    PromptEditMode, PromptHistorySearch, PromptViMode, Reedline, ReedlineEvent, ReedlineMenu,
+    ReedlineRawEvent, Signal, StyledText, ValidationResult, Validator, Vi, default_emacs_keybindings,
+    default_vi_insert_keybindings, default_vi_normal_keybindings, default_vi_visual_keybindings,
 };
 use tokio::sync::mpsc;
 
@@ -24,6 +25,9 @@ use crate::tty;
 
 /// What stands before each line; tests and scripts look for it.
 const PROMPT: &str = "> ";
+
+/// What stands there while the keys are commands of vi.
+const COMMANDS: &str = ": ";
 
 const MENU: &str = "completions";
 
@@ -52,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) history: Option<PathBuf>,
     /// Whether the prompt is styled.
     pub(crate) is_styled: bool,
+    /// Whether the keys are those of vi.
+    pub(crate) is_vi: bool,
     /// What the history must not hold.
     pub(crate) secrets: Arc<Secrets>,
     /// Where relative paths begin.
@@ -191,7 +197,11 @@ impl Editor {
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(ColumnarMenu::default().with_name(MENU))))
             .with_partial_completions(true)
             .with_quick_completions(true)
-            .with_edit_mode(Box::new(Keys { emacs: Emacs::new(keys()), draft: draft.clone() }));
+            .with_edit_mode(Box::new(Keys {
+                inner: mode(settings.is_vi),
+                is_vi: settings.is_vi,
+                draft: draft.clone(),
+            }));
         if settings.is_styled {
             // Without style a hint could not be told from what was typed.
             reedline = reedline.with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)));
@@ -245,9 +255,22 @@ impl Editor {
     }
 }
 
-/// Emacs keys; Alt-Enter and Shift-Enter begin a new line. Ctrl-J is what Enter was when a line was typed ahead.
-fn keys() -> reedline::Keybindings {
-    let mut keys = default_emacs_keybindings();
+fn mode(is_vi: bool) -> Box<dyn EditMode> {
+    if is_vi {
+        let [insert, normal, visual] = [
+            default_vi_insert_keybindings(),
+            default_vi_normal_keybindings(),
+            default_vi_visual_keybindings(),
+        ]
+        .map(with_ours);
+        Box::new(Vi::new(insert, normal, visual))
+    } else {
+        Box::new(Emacs::new(with_ours(default_emacs_keybindings())))
+    }
+}
+
+/// Alt-Enter and Shift-Enter begin a new line. Ctrl-J is what Enter was when a line was typed ahead.
+fn with_ours(mut keys: Keybindings) -> Keybindings {
     let newline = || ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline());
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::Enter, newline());
@@ -259,15 +282,20 @@ fn keys() -> reedline::Keybindings {
     keys
 }
 
-/// Emacs keys, but Enter behind a backslash puts a new line in its place.
+/// The keys of an editor, but Enter behind a backslash puts a new line in its place.
 struct Keys {
-    emacs: Emacs,
+    inner: Box<dyn EditMode>,
+    is_vi: bool,
     draft: Arc<Mutex<String>>,
 }
 
 impl EditMode for Keys {
     fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
-        let event = self.emacs.parse_event(event);
+        let event = self.inner.parse_event(event);
+        if matches!(event, ReedlineEvent::CtrlC) {
+            // The next prompt begins with typing, not with commands.
+            self.inner = mode(self.is_vi);
+        }
         let is_enter = matches!(event, ReedlineEvent::Enter);
         if is_enter && goes_on(&self.draft.lock().unwrap_or_else(PoisonError::into_inner)) {
             let end = EditCommand::MoveToEnd { select: false };
@@ -277,7 +305,7 @@ impl EditMode for Keys {
     }
 
     fn edit_mode(&self) -> PromptEditMode {
-        self.emacs.edit_mode()
+        self.inner.edit_mode()
     }
 }
 
@@ -329,8 +357,11 @@ impl Prompt for Face {
         "".into()
     }
 
-    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        PROMPT.into()
+    fn render_prompt_indicator(&self, mode: PromptEditMode) -> Cow<'_, str> {
+        match mode {
+            PromptEditMode::Vi(PromptViMode::Normal | PromptViMode::Visual) => COMMANDS.into(),
+            _ => PROMPT.into(),
+        }
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {

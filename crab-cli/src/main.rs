@@ -14,6 +14,7 @@ mod input;
 mod local;
 mod manual;
 mod models;
+mod notify;
 mod output;
 mod pick;
 mod render;
@@ -199,11 +200,12 @@ async fn converse(
             front.print_run(prompts).await.map(Ended::Exit).map_err(failed)
         }
         false => {
-            let is_styled = screen.paint.is_on;
+            let (is_styled, is_vi) = (screen.paint.is_on, desk.config.is_vi);
             let scratch = tempfile::tempdir().map_err(failed)?;
             let settings = input::Settings {
                 history,
                 is_styled,
+                is_vi,
                 secrets,
                 cwd: cwd.clone(),
                 scratch: Some(scratch.path().join("prompt.md")),

@@ -112,7 +112,7 @@ pub(crate) fn restore() {
     if let Some(Remembered { tty, termios }) = &mut *remembered() {
         let _ = tcsetattr(&*tty, OptionalActions::Now, termios);
         if !is_dumb() {
-            let _ = tty.write_all(b"\x1b[?2004l\x1b[?25h");
+            let _ = tty.write_all(b"\x1b[?1004l\x1b[?2004l\x1b[?25h");
         }
     }
 }

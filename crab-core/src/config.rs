@@ -146,6 +146,10 @@ pub struct Config {
     pub timeout: Option<Duration>,
     /// `auto`, `always` or `never`.
     pub color: Option<String>,
+    /// The prompt has the keys of vi.
+    pub is_vi: bool,
+    /// `off`, `bell` or `osc9`.
+    pub notify: Option<String>,
     /// Which root certificates count.
     pub tls: Tls,
     /// By name.
@@ -363,6 +367,8 @@ impl Config {
             ["max_cost"] => self.max_cost = value.number(),
             ["timeout"] => self.timeout = value.seconds(),
             ["color"] => self.color = value.text(),
+            ["editor"] => self.is_vi = value.text().as_deref() == Some("vi"),
+            ["notify"] => self.notify = value.text(),
             ["tls"] if value.text().as_deref() == Some("system") => self.tls = Tls::System,
             ["permissions", "allow"] => self.permissions.allow = value.list().unwrap_or_default(),
             ["permissions", "deny"] => self.permissions.deny = value.list().unwrap_or_default(),

@@ -125,6 +125,7 @@ impl Front {
         match event {
             Ok(event) => {
                 if matches!(event, Event::QuestionAsked(_)) {
+                    self.notify(run.ahead.as_ref(), "asks you something")?;
                     // Keys are for the question now.
                     self.draft = run.ahead.take().map(Ahead::stop).unwrap_or_default();
                 }
@@ -166,7 +167,21 @@ impl Front {
 
     /// Begins to read keys beside a turn.
     fn listen(&mut self) -> io::Result<Option<Ahead>> {
-        if self.is_attended { Ahead::start(std::mem::take(&mut self.draft)) } else { Ok(None) }
+        if self.is_attended {
+            Ahead::start(std::mem::take(&mut self.draft), self.notices.is_on())
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Crab waits for the user: one who looks elsewhere is told.
+    fn notify(&mut self, ahead: Option<&Ahead>, what: &'static str) -> io::Result<()> {
+        let Some(ahead) = ahead else { return Ok(()) };
+        let notice = self.notices.notice(ahead.focus(), what);
+        if notice.is_empty() || !self.screen.output.err_is_terminal() {
+            return Ok(());
+        }
+        self.screen.output.err.write(notice)
     }
 
     /// The turn is stopped: lines that waited for its end do not run by themselves, but stand in the next prompt.
@@ -183,6 +198,9 @@ impl Front {
     fn heed(&mut self, run: Run) -> io::Result<Turn> {
         self.screen.renderer.make_room()?;
         let Run { turn, ahead, .. } = run;
+        if turn.cause.is_none() && self.queue.is_empty() {
+            self.notify(ahead.as_ref(), "is done")?;
+        }
         if let Some(ahead) = ahead {
             self.draft = ahead.stop();
         }

@@ -247,3 +247,53 @@ fn what_is_typed_while_a_turn_runs_is_not_lost() {
     terminal.press("\x15\x04");
     assert_eq!(terminal.child.wait().unwrap().exit_code(), 0);
 }
+
+#[test]
+fn the_prompt_has_the_keys_of_vi_where_it_is_configured() {
+    let crab = Crab::new();
+    let mut terminal = Terminal::start(&crab, &["--config", "editor=\"vi\""]);
+    terminal.prompt();
+    terminal.press("wrong words");
+    terminal.text("> wrong words");
+    terminal.press("\x1b");
+    terminal.text(": wrong words");
+    terminal.press("0cwright\r");
+    terminal.until("the answer", |screen| screen.contents().matches("right words").count() == 2);
+    terminal.prompt();
+    // Each prompt begins with what is typed, not with commands.
+    terminal.press("x\x1b");
+    terminal.text(": x");
+    terminal.press("\x03");
+    terminal.prompt();
+    assert_eq!(terminal.leave(), 0);
+}
+
+#[test]
+fn a_terminal_that_is_not_in_front_is_told_that_crab_waits() {
+    let crab = Crab::new();
+    let wait = r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch begun; until [ -e go ]; do sleep 0.01; done"}}]}"#;
+    crab.script(&[wait, r#"{"text":"first"}"#, wait, r#"{"text":"second"}"#]);
+    let mut terminal = Terminal::start(&crab, &["--yolo", "--config", "notify=\"osc9\""]);
+    let notices = |terminal: &Terminal| {
+        let raw = String::from_utf8_lossy(&terminal.raw).into_owned();
+        (raw.matches("\x1b]9;crab is done\x07").count(), raw.matches("\x1b[?1004h").count())
+    };
+    for (focus, prompt, told) in [("\x1b[O", "one\r", 1), ("\x1b[O\x1b[I", "two\r", 1)] {
+        terminal.prompt();
+        terminal.press(prompt);
+        crate::crab::until("the command's start", || crab.dir().join("begun").exists());
+        terminal.press(focus);
+        // What is typed behind it shows that it was read.
+        terminal.press("x");
+        terminal.until("the draft", |screen| screen.contents().trim_end().ends_with('x'));
+        crab.put("go", "");
+        terminal.until("the prompt", |screen| screen.contents().trim_end().ends_with("> x"));
+        terminal.press("\x15");
+        terminal.prompt();
+        assert_eq!(notices(&terminal).0, told, "{prompt:?}");
+        std::fs::remove_file(crab.dir().join("go")).unwrap();
+        std::fs::remove_file(crab.dir().join("begun")).unwrap();
+    }
+    assert_eq!(notices(&terminal).1, 2);
+    assert_eq!(terminal.leave(), 0);
+}

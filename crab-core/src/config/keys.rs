@@ -96,6 +96,13 @@ pub const KEYS: &[Key] = {
         key("max_cost", Dollars, Lowers, "stop when the run has cost so many US dollars"),
         key("timeout", Seconds, Lowers, "stop after so many seconds"),
         key("color", Choice(&["auto", "always", "never"]), Ignored, "colours; `auto` looks at the terminal"),
+        key("editor", Choice(&["emacs", "vi"]), Ignored, "the keys of the prompt"),
+        key(
+            "notify",
+            Choice(&["off", "bell", "osc9"]),
+            Ignored,
+            "how crab tells that it waits for you while its terminal is not in front",
+        ),
         key(
             "tls",
             Choice(&["webpki", "system"]),

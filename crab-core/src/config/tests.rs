@@ -120,6 +120,8 @@ max_turns = 3
 max_cost = 1.5
 timeout = 2
 color = "never"
+editor = "vi"
+notify = "bell"
 tls = "system"
 [providers.deepseek]
 api = "openai-chat"
@@ -171,6 +173,7 @@ max_output = 0x10
     );
     assert_eq!((compat.adaptive_thinking, compat.images, compat.cache), (Some(true), false, Cache::Key));
     assert_eq!(config.fallback, ["openai/gpt-5"]);
+    assert_eq!((config.is_vi, config.notify.as_deref()), (true, Some("bell")));
     assert_eq!((provider.api.as_deref(), provider.max_retries), (Some("openai-chat"), Some(0)));
     assert_eq!(provider.stream_idle_timeout, Some(Duration::from_millis(500)));
     assert_eq!(provider.headers["X-A"], "secret");
