@@ -162,6 +162,8 @@ fn ctrl_c_stops_the_turn_and_not_crab() {
     terminal.press("go\r");
     crate::crab::until("the command's start", || crab.dir().join("begun").exists());
     terminal.press("\x03");
+    // The prompt that is on the screen may still be the one before.
+    terminal.text("stopped");
     terminal.prompt();
     terminal.press("and now?\r");
     terminal.text("still here");
