@@ -19,6 +19,8 @@ pub(crate) enum Key {
     Line(String),
     /// Esc alone.
     Escape,
+    /// Ctrl-Z.
+    Suspend,
     /// Up: the last line that waits is taken back.
     Recall,
     /// The draft is another one.
@@ -97,7 +99,11 @@ fn lock(typing: &Mutex<Typing>) -> MutexGuard<'_, Typing> {
     typing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The terminal without echo, each key at once, until it is dropped. Ctrl-C is a signal as ever.
+/// The code that no key has.
+const NO_KEY: u8 = if cfg!(target_os = "linux") { 0 } else { 0xff };
+
+/// The terminal without echo, each key at once, until it is dropped. Ctrl-C is a signal as ever; Ctrl-Z is a key, so that
+/// the terminal is as it was before crab stops.
 struct Quiet {
     terminal: File,
     before: Termios,
@@ -109,6 +115,7 @@ impl Quiet {
         let before = tcgetattr(&terminal)?;
         let mut quiet = before.clone();
         quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON;
+        quiet.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
         quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(&terminal, OptionalActions::Now, &quiet)?;
@@ -237,6 +244,10 @@ impl Typing {
                 self.draft.pop();
                 self.open.clear();
             }
+            Ok("\x1a") if !self.is_paste => {
+                self.open.clear();
+                keys.push(Key::Suspend);
+            }
             Ok("\x15") => {
                 self.draft.clear();
                 self.open.clear();
@@ -316,6 +327,8 @@ mod tests {
         check("one\x15two", &[], "two");
         check("a\x1b[C\x1b[1;5D\x1bOP\x1bxb\x01\x02", &[], "ab");
         check("\x1b[A", &[Key::Recall], "");
+        check("a\x1ab", &[Key::Suspend], "ab");
+        check("\x1b[200~a\x1ab\x1b[201~", &[], "ab");
     }
 
     #[test]

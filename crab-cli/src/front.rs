@@ -177,6 +177,13 @@ impl Front {
         self.handle.commands.send(command).await.is_ok()
     }
 
+    /// Ctrl-Z: stops until the shell goes on with it, and does nothing where no shell could.
+    async fn suspend(&self) -> io::Result<()> {
+        self.screen.output.settled().await;
+        // The whole job, with what reads from crab.
+        Ok(rustix::process::kill_current_process_group(rustix::process::Signal::TSTP)?)
+    }
+
     /// The exit code of a turn, by what stopped it from outside, else by how it ended.
     fn verdict(&mut self, turn: &Turn) -> io::Result<u8> {
         match (&turn.cause, &turn.end) {
@@ -256,6 +263,7 @@ impl Front {
                     is_leaving = true;
                     self.screen.output.err.write("Ctrl-C again, or Ctrl-D, leaves\n")?;
                 }
+                Typed::Suspended => self.suspend().await?,
                 Typed::End => return Ok(Next::Exit(0)),
                 Typed::Failed(err) => {
                     self.screen.say(&format!("cannot read the terminal: {}", plainly(&err)))?;

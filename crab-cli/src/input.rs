@@ -41,6 +41,8 @@ pub(crate) enum Typed {
         /// There was one.
         had_draft: bool,
     },
+    /// Ctrl-Z; the draft is kept.
+    Suspended,
     /// Ctrl-D on an empty line, or the end of the input.
     End,
     /// The request was taken back by [`Input::cancel`].
@@ -237,6 +239,7 @@ impl Editor {
                     Typed::Line(joined(line, &mut held))
                 }
                 Ok(Signal::CtrlC) => Typed::Interrupted { had_draft: !self.draft().is_empty() },
+                Ok(Signal::HostCommand(_)) => Typed::Suspended,
                 Ok(Signal::CtrlD) => Typed::End,
                 Ok(_) => {
                     self.reedline.run_edit_commands(&[EditCommand::Clear]);
@@ -276,6 +279,8 @@ fn with_ours(mut keys: Keybindings) -> Keybindings {
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::Enter, newline());
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('g'), ReedlineEvent::OpenEditor);
+    let suspend = ReedlineEvent::ExecuteHostCommand("suspend".to_owned());
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), suspend);
     let menu = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(menu));
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);

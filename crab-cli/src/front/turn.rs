@@ -152,6 +152,12 @@ impl Front {
                     return Ok(Some(Cause::Interrupted));
                 }
             }
+            Happening::Key(Key::Suspend) => {
+                self.draft = run.ahead.take().map(Ahead::stop).unwrap_or_default();
+                self.screen.renderer.make_room()?;
+                self.suspend().await?;
+                run.ahead = self.listen()?;
+            }
             Happening::Key(key) => {
                 let stops = self.pressed(key, run.ahead.as_ref())?;
                 return Ok(stops.then_some(Cause::Signal(Signal::Interrupt)));
@@ -217,7 +223,7 @@ impl Front {
                     ahead.set_draft(line);
                 }
             }
-            Key::Changed => {}
+            Key::Suspend | Key::Changed => {}
         }
         let typed = self.typed_so_far(ahead);
         self.screen.renderer.tick(&typed)?;

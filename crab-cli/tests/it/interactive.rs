@@ -20,13 +20,17 @@ struct Terminal {
 
 impl Terminal {
     fn start(crab: &Crab, args: &[&str]) -> Self {
-        let size = PtySize { rows: 24, cols: 80, ..PtySize::default() };
-        let pair = native_pty_system().openpty(size).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_crab"));
-        command.env_clear();
-        crab.environment().into_iter().for_each(|(name, value)| command.env(name, value));
         command.args(["--provider", "mock"]);
         command.args(args);
+        Self::run(crab, command)
+    }
+
+    fn run(crab: &Crab, mut command: CommandBuilder) -> Self {
+        let size = PtySize { rows: 24, cols: 80, ..PtySize::default() };
+        let pair = native_pty_system().openpty(size).unwrap();
+        command.env_clear();
+        crab.environment().into_iter().for_each(|(name, value)| command.env(name, value));
         command.cwd(crab.dir());
         let child = pair.slave.spawn_command(command).unwrap();
         let (send, output) = channel();
@@ -298,4 +302,39 @@ fn a_terminal_that_is_not_in_front_is_told_that_crab_waits() {
     }
     assert_eq!(notices(&terminal).1, 2);
     assert_eq!(terminal.leave(), 0);
+}
+
+#[test]
+fn ctrl_z_stops_crab_with_the_terminal_as_it_was_and_fg_goes_on() {
+    let crab = Crab::new();
+    let mut shell = CommandBuilder::new("sh");
+    shell.arg("-i");
+    let mut terminal = Terminal::run(&crab, shell);
+    terminal.press(&format!("PS1='s''h: '; {} --provider mock\r", env!("CARGO_BIN_EXE_crab")));
+    terminal.prompt();
+    terminal.press("half");
+    terminal.text("> half");
+    terminal.press("\x1a");
+    // Only a terminal that echoes shows what is typed for the shell.
+    terminal.until("the shell", |screen| screen.contents().trim_end().ends_with("sh:"));
+    terminal.press("echo $((40 + 2)); fg\r");
+    terminal.text("echo $((40 + 2)); fg");
+    terminal.until("the draft", |screen| screen.contents().trim_end().ends_with("> half"));
+    terminal.press(" whole\r");
+    terminal.until("the answer", |screen| screen.contents().matches("half whole").count() == 2);
+    terminal.prompt();
+    terminal.press("call bash {\"command\":\"touch begun; until [ -e go ]; do sleep 0.01; done\"}\r");
+    terminal.text("run it?");
+    terminal.press("y");
+    crate::crab::until("the command's start", || crab.dir().join("begun").exists());
+    terminal.press("ahe");
+    terminal.until("the draft", |screen| screen.contents().trim_end().ends_with("ahe"));
+    terminal.press("\x1a");
+    terminal.until("the shell", |screen| screen.contents().trim_end().ends_with("sh:"));
+    terminal.press("touch go; fg\r");
+    terminal.until("the prompt", |screen| screen.contents().trim_end().ends_with("> ahe"));
+    terminal.press("\x15\x04");
+    terminal.until("the shell", |screen| screen.contents().trim_end().ends_with("sh:"));
+    terminal.press("exit 7\r");
+    assert_eq!(terminal.child.wait().unwrap().exit_code(), 7);
 }
