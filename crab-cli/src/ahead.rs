@@ -21,6 +21,8 @@ pub(crate) enum Key {
     Escape,
     /// Ctrl-Z.
     Suspend,
+    /// Ctrl-D where nothing is typed.
+    End,
     /// Up: the last line that waits is taken back.
     Recall,
     /// The draft is another one.
@@ -120,7 +122,8 @@ impl Quiet {
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(&terminal, OptionalActions::Now, &quiet)?;
         let mut own = Self { terminal, before };
-        own.terminal.write_all(if asks_focus { b"\x1b[?2004h\x1b[?1004h" } else { b"\x1b[?2004h" })?;
+        // In one sequence with the visible cursor: who drives crab by a script takes `CSI ? 2004 h` alone for the prompt.
+        own.terminal.write_all(if asks_focus { b"\x1b[?25;2004;1004h" } else { b"\x1b[?25;2004h" })?;
         Ok(own)
     }
 }
@@ -248,6 +251,10 @@ impl Typing {
                 self.open.clear();
                 keys.push(Key::Suspend);
             }
+            Ok("\x04") if !self.is_paste && self.draft.is_empty() => {
+                self.open.clear();
+                keys.push(Key::End);
+            }
             Ok("\x15") => {
                 self.draft.clear();
                 self.open.clear();
@@ -327,6 +334,7 @@ mod tests {
         check("one\x15two", &[], "two");
         check("a\x1b[C\x1b[1;5D\x1bOP\x1bxb\x01\x02", &[], "ab");
         check("\x1b[A", &[Key::Recall], "");
+        check("a\x04\r\x04", &[line("a"), Key::End], "");
         check("a\x1ab", &[Key::Suspend], "ab");
         check("\x1b[200~a\x1ab\x1b[201~", &[], "ab");
     }

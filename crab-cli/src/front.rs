@@ -72,6 +72,8 @@ pub(crate) struct Front {
     kept: String,
     /// Whether somebody can type while a turn runs.
     is_attended: bool,
+    /// Ctrl-D was typed while a turn ran: crab leaves behind the lines that wait.
+    is_ending: bool,
     notices: Notices,
 }
 
@@ -90,6 +92,7 @@ impl Front {
             draft: String::new(),
             kept: String::new(),
             is_attended: false,
+            is_ending: false,
             notices: Notices::default(),
         }
     }
@@ -242,6 +245,9 @@ impl Front {
                     Next::Again => continue,
                     next => return Ok(next),
                 }
+            }
+            if self.is_ending {
+                return Ok(Next::Exit(0));
             }
             let draft = std::mem::take(&mut self.kept) + &std::mem::take(&mut self.draft);
             if !draft.is_empty() {

@@ -196,6 +196,7 @@ impl Front {
         if let Some(ahead) = ahead {
             ahead.set_draft(String::new());
         }
+        self.is_ending = false;
         let lines: Vec<String> = self.queue.drain(..).chain([draft]).collect();
         self.kept = lines.join("\n").trim_end_matches('\n').to_owned();
     }
@@ -223,6 +224,7 @@ impl Front {
                     ahead.set_draft(line);
                 }
             }
+            Key::End => self.is_ending = true,
             Key::Suspend | Key::Changed => {}
         }
         let typed = self.typed_so_far(ahead);

@@ -282,7 +282,7 @@ fn a_terminal_that_is_not_in_front_is_told_that_crab_waits() {
     let mut terminal = Terminal::start(&crab, &["--yolo", "--config", "notify=\"osc9\""]);
     let notices = |terminal: &Terminal| {
         let raw = String::from_utf8_lossy(&terminal.raw).into_owned();
-        (raw.matches("\x1b]9;crab is done\x07").count(), raw.matches("\x1b[?1004h").count())
+        (raw.matches("\x1b]9;crab is done\x07").count(), raw.matches("\x1b[?25;2004;1004h").count())
     };
     for (focus, prompt, told) in [("\x1b[O", "one\r", 1), ("\x1b[O\x1b[I", "two\r", 1)] {
         terminal.prompt();
