@@ -72,8 +72,16 @@ impl Accumulator {
             }
             Delta::Usage(usage) => replace(&mut self.usage, &usage),
             Delta::Stop(stop) => self.stop = Some(stop),
-            Delta::Warning(_) | Delta::Retrying { .. } => {}
+            Delta::Retrying { .. } => self.begin_anew(),
+            Delta::Warning(_) => {}
         }
+    }
+
+    /// A failed try leaves nothing behind.
+    fn begin_anew(&mut self) {
+        let taken = std::mem::take(&mut self.taken);
+        let (provider, model) = (std::mem::take(&mut self.provider), std::mem::take(&mut self.model));
+        *self = Self { taken, provider, model, ..Self::default() };
     }
 
     /// Whether nothing has come that a message could hold.
@@ -281,11 +289,18 @@ impl Slots {
             let at = self.0.iter().rposition(|slot| slot.index == index)?;
             return (!self.0[at].is_another(id, name)).then_some(at);
         }
+        let last = || self.0.len().checked_sub(1);
         match (id, name) {
-            (Some(id), _) => self.0.iter().position(|slot| slot.id.as_deref() == Some(id)),
-            (None, None) => self.0.len().checked_sub(1),
+            // Some services make up a new id for every piece; without a name it begins no call.
+            (Some(id), None) => self.with_id(id).or_else(last),
+            (Some(id), Some(_)) => self.with_id(id),
+            (None, None) => last(),
             (None, Some(_)) => None,
         }
+    }
+
+    fn with_id(&self, id: &str) -> Option<usize> {
+        self.0.iter().position(|slot| slot.id.as_deref() == Some(id))
     }
 
     /// The calls, their arguments parsed. `cut` says that the message did not come to its end.
@@ -366,6 +381,7 @@ mod tests {
         );
         check(&[call(Some(0), "i", "a", "{\"x\""), call(Some(0), "i", "a", ":1}")], &one, Stop::ToolCalls);
         check(&[call(None, "i", "a", "{\"x\""), call(None, "", "", ":1}")], &one, Stop::ToolCalls);
+        check(&[call(None, "i", "a", "{\"x\""), call(None, "j", "", ":1}")], &one, Stop::ToolCalls);
         check(&[call(None, "i", "a", "{\"x\":1}"), call(None, "j", "b", "{\"y\":2}")], &two, Stop::ToolCalls);
         check(
             &[call(Some(0), "i", "a", "{\"x\":1}"), call(Some(0), "j", "b", "{\"y\":2}")],
@@ -456,6 +472,21 @@ mod tests {
             ("half an", 0, Stop::Cut)
         );
         assert!(matches!(&message.content[0], Block::Thinking(t) if t.field.as_deref() == Some("reasoning")));
+    }
+
+    #[test]
+    fn a_try_that_failed_leaves_nothing_in_the_message() {
+        let retrying =
+            Delta::Retrying { attempt: 2, delay: std::time::Duration::ZERO, reason: "cut".to_owned() };
+        let message = finish([
+            Delta::Thinking { text: "lost".into(), field: "" },
+            call(Some(0), "i", "a", "{"),
+            retrying,
+            Delta::Thinking { text: "kept".into(), field: "" },
+            Delta::Text("said".into()),
+        ]);
+        assert!(matches!(&message.content[0], Block::Thinking(thinking) if thinking.text == "kept"));
+        assert_eq!((message.content.len(), message.provider.as_str()), (2, "p"));
     }
 
     #[test]

@@ -136,8 +136,11 @@ fn is_blank(part: &Part) -> bool {
 
 /// The message without what its service, or another one, would refuse.
 fn cleaned(message: &Assistant, same: bool) -> Assistant {
+    // What a service cut short on purpose it cuts short again when it reads it.
+    let refused = message.stop == Stop::Refusal;
     let partial = matches!(message.stop, Stop::Aborted | Stop::Cut);
     let keep = |block: &&Block| match block {
+        _ if refused => false,
         Block::Text { text, .. } => !text.trim().is_empty(),
         Block::Thinking(thinking) => same && can_go_back(thinking, partial),
         Block::ToolCall(_) => true,

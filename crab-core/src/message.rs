@@ -143,18 +143,17 @@ pub struct Usage {
 impl Usage {
     /// Adds another request's figures; unknown plus known is known.
     pub fn add(&mut self, other: &Self) {
-        fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
-            match (a, b) {
-                (Some(a), Some(b)) => Some(a + b),
-                (a, b) => a.or(b),
-            }
+        fn sum<T: Copy>(a: Option<T>, b: Option<T>, add: fn(T, T) -> T) -> Option<T> {
+            a.zip(b).map(|(a, b)| add(a, b)).or(a).or(b)
         }
-        self.input = sum(self.input, other.input);
-        self.output = sum(self.output, other.output);
-        self.cache_read = sum(self.cache_read, other.cache_read);
-        self.cache_write = sum(self.cache_write, other.cache_write);
-        self.reasoning = sum(self.reasoning, other.reasoning);
-        self.cost_usd = sum(self.cost_usd, other.cost_usd);
+        // A service may send any number; rubbish must not become a small figure.
+        let tokens = |a, b| sum(a, b, u64::saturating_add);
+        self.input = tokens(self.input, other.input);
+        self.output = tokens(self.output, other.output);
+        self.cache_read = tokens(self.cache_read, other.cache_read);
+        self.cache_write = tokens(self.cache_write, other.cache_write);
+        self.reasoning = tokens(self.reasoning, other.reasoning);
+        self.cost_usd = sum(self.cost_usd, other.cost_usd, |a, b| a + b);
     }
 }
 

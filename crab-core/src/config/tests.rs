@@ -144,6 +144,8 @@ cache = "key"
 think_tags = false
 call_signature = true
 adaptive_thinking = true
+thinking_display = false
+mute_overflow = true
 encrypted_reasoning = false
 reasoning_summary = false
 [permissions]

@@ -151,6 +151,8 @@ fn empty_messages_and_blank_texts_are_left_out() {
         &["user:a", "model:[1]", "result 1:(no output)"],
     );
     check(&[user("a"), said(Stop::Refusal, vec![]), user("b")], &["user:a\nb"]);
+    let refused = said(Stop::Refusal, vec![text("I can't"), call("1")]);
+    check(&[user("a"), refused, result("1", "not run"), user("b")], &["user:a\nb"]);
     check(&[], &[]);
 }
 

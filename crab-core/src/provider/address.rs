@@ -8,7 +8,7 @@ pub(super) fn join(base: &str, endpoint: &str, versioned: bool) -> Result<String
     let Some((scheme, rest)) =
         base.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
     else {
-        return Err(format!("the base URL `{base}` must begin with `https://` or `http://`"));
+        return Err(format!("the base URL `{}` must begin with `https://` or `http://`", shown(base)));
     };
     let (rest, query) = match rest.split_once('?') {
         Some((rest, query)) => (rest, format!("?{query}")),
@@ -16,7 +16,7 @@ pub(super) fn join(base: &str, endpoint: &str, versioned: bool) -> Result<String
     };
     let mut parts = rest.split('/');
     let host = parts.next().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| format!("the base URL `{base}` names no host"))?;
+    let host = host.ok_or_else(|| format!("the base URL `{}` names no host", shown(base)))?;
     let path: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
     let path: String = path.iter().flat_map(|part| ["/", part]).collect();
     let path = path.strip_suffix(endpoint).unwrap_or(&path);
@@ -25,8 +25,30 @@ pub(super) fn join(base: &str, endpoint: &str, versioned: bool) -> Result<String
         last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let version = if path.is_empty() || versioned && !has_version { "/v1" } else { "" };
     let url = format!("{scheme}://{host}{path}{version}{endpoint}{query}");
-    reqwest::Url::parse(&url).map_err(|err| format!("the base URL `{base}` is not valid: {err}"))?;
+    reqwest::Url::parse(&url).map_err(|err| format!("the base URL `{}` is not valid: {err}", shown(base)))?;
     Ok(url)
+}
+
+/// An address as it may be shown: some people keep a password or a key in it. Works on what is no URL as well.
+pub(super) fn shown(url: &str) -> String {
+    let (address, query) = url.split_once('?').map_or((url, ""), |(address, _)| (address, "?…"));
+    let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
+    let (host, path) = rest.split_once('/').map_or((rest, ""), |(host, path)| (host, path));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    let path = if rest.contains('/') { format!("/{path}") } else { String::new() };
+    format!("{scheme}{host}{path}{query}")
+}
+
+/// What in an address no message may repeat: its password, and parts of its query that are named like a key.
+pub(super) fn secrets(url: &str) -> Vec<String> {
+    let Ok(url) = reqwest::Url::parse(url) else { return vec![] };
+    let named = |name: &str| {
+        let name = name.to_lowercase();
+        ["key", "token", "sig", "secret", "auth", "pass", "code"].iter().any(|word| name.contains(word))
+    };
+    let query = url.query_pairs().filter(|(name, _)| named(name)).map(|(_, value)| value.into_owned());
+    url.password().map(str::to_owned).into_iter().chain(query).collect()
 }
 
 /// The base with `path` behind it when it names nothing but a host.
@@ -86,6 +108,16 @@ mod tests {
     #[track_caller]
     fn check_messages(base: &str, expected: &str) {
         assert_eq!(join(base, "/messages", true).as_deref(), Ok(expected), "{base}");
+    }
+
+    #[test]
+    fn what_is_secret_in_an_address_is_not_shown() {
+        assert_eq!(shown("https://me:pw@x.example/v1?key=s3"), "https://x.example/v1?…");
+        assert_eq!(shown("ftp://me:pw@x.example"), "ftp://x.example");
+        assert_eq!(shown("me:pw@x.example/a@b"), "x.example/a@b");
+        let error = join("ftp://me:s3cret@x.example?key=s3cret", "/models", false).unwrap_err();
+        assert!(!error.contains("s3cret"), "{error}");
+        assert_eq!(secrets("https://me:pw@x.example/v1?api_key=k&v=1"), ["pw", "k"]);
     }
 
     #[test]

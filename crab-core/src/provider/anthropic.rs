@@ -53,7 +53,12 @@ fn body(request: &Request, compat: &Compat, provider: &str) -> Value {
             body.insert("max_tokens".into(), json!(limit.max(budget + 1)));
         }
         Some(Mode { effort, .. }) => {
-            body.insert("thinking".into(), json!({"type": "adaptive"}));
+            // Newer models think in silence unless a summary is asked for.
+            let mut thinking = json!({"type": "adaptive"});
+            if compat.thinking_display {
+                thinking["display"] = json!("summarized");
+            }
+            body.insert("thinking".into(), thinking);
             body.insert("output_config".into(), json!({"effort": effort}));
         }
         None => {}
@@ -213,7 +218,7 @@ fn text_block(text: &str) -> Option<Value> {
 }
 
 /// Byte for byte as it came, or not at all: without its signature the service refuses it.
-fn thinking_block(thinking: &Thinking) -> Option<Value> {
+pub(super) fn thinking_block(thinking: &Thinking) -> Option<Value> {
     if let Some(data) = &thinking.redacted {
         return Some(json!({"type": "redacted_thinking", "data": data}));
     }

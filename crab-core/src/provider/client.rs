@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::answer::Decode;
 use super::compat::Compat;
 use super::failure::Said;
-use super::http::{Exchange, Http};
+use super::fitted::fitted;
+use super::http::{Amended, Exchange, Http};
+use super::learn::learn;
 use super::models;
 use super::retry::{self, Policy};
 use super::{Deltas, Provider, Request};
@@ -56,19 +58,26 @@ impl Provider for Client {
             let compat = known.unwrap_or(start);
             let decoder = (dialect.decoder)(&compat);
             let name = http.service.name.clone();
-            let body = (dialect.body)(&request, &compat, &name);
+            let body = (dialect.body)(&fitted(&request, &compat), &compat, &name);
             let bytes = body.to_string().into_bytes();
             let (learnt, request) = (Arc::clone(&learnt), Arc::clone(&request));
             let (mut tried, mut body) = (vec![compat], body);
             let amend = move |said: &Said| {
-                let new = tried.last()?.learn(&said.message, &body)?;
+                let lesson = learn(tried.last()?, said, &body, request.messages.len())?;
+                let new = lesson.compat;
                 if tried.contains(&new) || tried.len() > AMENDMENTS {
                     return None;
                 }
-                body = (dialect.body)(&request, &new, &name);
+                let amended = (dialect.body)(&fitted(&request, &new), &new, &name);
+                // What changes nothing here would only be refused again.
+                if amended == body {
+                    return None;
+                }
+                body = amended;
                 tried.push(new);
                 learnt.lock().unwrap_or_else(PoisonError::into_inner).insert(request.model.clone(), new);
-                Some(body.to_string().into_bytes())
+                let told = lesson.told.map(|told| format!("`{name}` ({}) {told}", request.model));
+                Some(Amended { body: body.to_string().into_bytes(), told })
             };
             http.attempt(Exchange { body: bytes, decoder, amend: Box::new(amend) })
         })

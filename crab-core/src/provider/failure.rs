@@ -7,7 +7,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::Error;
-use super::wait::{SOON, seconds, wait_in_text};
+use super::retry::LONGEST_WAIT;
+use super::wait::{seconds, wait_in_text};
 use crate::protocol::{Failure, FailureKind};
 
 /// What a service said about a failure, before it has a class.
@@ -45,7 +46,9 @@ impl Said {
         }
         let kind =
             ["type", "status", "error_type"].map(|name| inner.get(name).filter(|value| value.is_string()));
-        let tags = tags(&[kind.into_iter().flatten().next(), inner.get("code")]);
+        let reason = inner.get("details").and_then(Value::as_array).into_iter().flatten();
+        let reason = reason.filter_map(|detail| detail.get("reason")).next();
+        let tags = tags(&[kind.into_iter().flatten().next(), inner.get("code"), reason]);
         let hidden = ["status_code", "raw_status_code", "code"].into_iter().find_map(|name| {
             let number = inner.get(name)?.as_u64()?;
             u16::try_from(number).ok().filter(|number| (400..600).contains(number))
@@ -56,6 +59,11 @@ impl Said {
     fn new(message: &str, tags: String, status: Option<u16>, body: &Value) -> Self {
         let wait = retry_info(body).or_else(|| wait_in_text(message));
         Self { message: message.to_owned(), tags, status, wait }
+    }
+
+    /// Whether one of its codes is this.
+    fn has_code(&self, codes: &[&str]) -> bool {
+        self.tags.split_whitespace().any(|tag| codes.contains(&tag))
     }
 
     /// Whether the service blames the request, and not itself.
@@ -128,8 +136,9 @@ static QUOTA: LazyLock<Regex> = LazyLock::new(|| {
         r"credit balance is too low",
         r"no resource package",
         r"余额不足",
-        r"usage limit reached",
-        r"billing",
+        r"usage[ _]limit[ _](has been )?reached",
+        r"plan and billing",
+        r"billing[ _](hard |soft |hard_|soft_)?(limit|account|details|is not|not[ _]active)",
         r"past due",
         r"exceeded your current quota",
         r"out of credits",
@@ -146,33 +155,46 @@ pub(super) fn classify(said: &Said) -> FailureKind {
     use FailureKind::*;
     let (message, tags, status) = (said.message.as_str(), said.tags.as_str(), said.status.unwrap_or(0));
     let tagged = |words: &[&str]| words.iter().any(|word| tags.contains(word));
-    let busy = matches!(status, 429 | 529) && !message.to_lowercase().contains("request too large");
+    let limited = status == 429 || tagged(&["rate_limit", "ratelimit", "too_many_requests", "throttling"]);
+    let lower = message.to_lowercase();
+    let too_long = status == 413 || OVERFLOW.is_match(message) || OVERFLOW.is_match(tags);
+    // Too many tokens within a minute are no conversation that is too long.
+    let limited = limited || too_long && lower.contains("please wait");
+    let busy = (limited || status == 529) && !lower.contains("too large");
     if tagged(&["tool_use_failed"]) {
         return ToolFailed;
     }
-    if !busy && (status == 413 || OVERFLOW.is_match(message) || OVERFLOW.is_match(tags)) {
+    if !busy && (too_long || said.has_code(TOO_LONG)) {
         return Overflow;
     }
-    if status == 402 || tagged(&["insufficient_quota", "usage_not_included"]) {
+    if status == 402 || tagged(&["insufficient_quota", "usage_not_included"]) || said.has_code(USED_UP) {
         return Quota;
     }
-    // A server that breaks down may say anything.
-    if status < 500 && QUOTA.is_match(message) && !SOON.is_match(message) {
+    // A server that breaks down may say anything, and what comes back within minutes is no account that is used up.
+    let is_soon = said.wait.is_some_and(|wait| wait <= LONGEST_WAIT);
+    if status < 500 && !is_soon && (QUOTA.is_match(message) || QUOTA.is_match(tags)) {
         return Quota;
     }
-    if status == 529 || tagged(&["overloaded", "slow_down"]) {
+    let unavailable = status == 503 && !tagged(&["server_error"]);
+    if status == 529 || unavailable || tagged(&["overloaded", "slow_down"]) {
         return Overloaded;
     }
-    if status == 429 || tagged(&["rate_limit", "ratelimit", "too_many_requests", "throttling"]) {
+    if limited {
         return RateLimit;
     }
     classify_rest(message, &tagged, status)
 }
 
+/// Z.ai: no balance, and the limit of five hours.
+const USED_UP: &[&str] = &["1113", "1308"];
+/// Z.ai.
+const TOO_LONG: &[&str] = &["1261"];
+
 fn classify_rest(message: &str, tagged: &dyn Fn(&[&str]) -> bool, status: u16) -> FailureKind {
     use FailureKind::*;
-    let refused = tagged(&["authentication", "invalid_api_key", "invalid_token", "permission"])
-        || BAD_KEY.is_match(message);
+    let refused =
+        tagged(&["authentication", "invalid_api_key", "api_key_invalid", "invalid_token", "permission"])
+            || BAD_KEY.is_match(message);
     if matches!(status, 401 | 403) || refused {
         return Auth;
     }
@@ -197,6 +219,8 @@ pub(super) struct Service {
     pub(super) key_source: Option<String>,
     /// Values that must never be shown.
     pub(super) secrets: Vec<String>,
+    /// A 400 without a word means that the conversation is too long.
+    pub(super) mute_overflow: bool,
 }
 
 /// The service's own words are shown up to here.
@@ -205,7 +229,8 @@ const WORDS: usize = 2_000;
 impl Service {
     /// The failure that a service told of.
     pub(super) fn refused(&self, said: &Said) -> Error {
-        self.failed(classify(said), said)
+        let is_mute = self.mute_overflow && said.status == Some(400) && said.message.trim().is_empty();
+        self.failed(if is_mute { FailureKind::Overflow } else { classify(said) }, said)
     }
 
     /// A failure whose class is known.
@@ -326,6 +351,7 @@ mod tests {
             host: "api.example".into(),
             key_source: Some("OPENAI_API_KEY".into()),
             secrets: vec!["sk-secret".into()],
+            mute_overflow: false,
         }
     }
 
@@ -367,7 +393,46 @@ mod tests {
             "Over",
         );
         check(json!({"error": {"message": "a\n\nb", "code": 502}}), 200, Server, "a b");
-        check(json!(null), 503, Server, "status 503");
+        check(json!(null), 500, Server, "status 500");
+        check(json!(null), 503, Overloaded, "status 503");
+    }
+
+    #[test]
+    fn a_code_tells_as_much_as_words() {
+        use FailureKind::*;
+        let google = json!({"error": {"code": 400, "message": "not found", "status": "INVALID_ARGUMENT",
+            "details": [{"reason": "API_KEY_INVALID"}]}});
+        check(google, 400, Auth, "not found");
+        check(json!({"error": {"code": "1308", "message": "limit of 5 hours"}}), 429, Quota, "5 hours");
+        check(json!({"error": {"code": "1261", "message": "too much"}}), 400, Overflow, "too much");
+        check(json!({"error": {"type": "usage_limit_reached", "message": "wait"}}), 429, Quota, "wait");
+        check(
+            json!({"error": {"type": "throttling_error", "message": "Too many tokens"}}),
+            400,
+            RateLimit,
+            "Too",
+        );
+        check(json!({"message": "Too many tokens, please wait before trying again."}), 400, RateLimit, "Too");
+        let mute = Service { mute_overflow: true, ..service() };
+        assert_eq!(mute.refused(&Said::text("", Some(400))).failure.kind, Overflow);
+        assert_eq!(service().refused(&Said::text("", Some(400))).failure.kind, BadRequest);
+    }
+
+    #[test]
+    fn a_wait_of_seconds_outweighs_words_about_money() {
+        let kind = |message: &str, wait: Option<u64>| {
+            let mut said = Said::text(message, Some(429));
+            said.wait = wait.map(Duration::from_secs);
+            classify(&said)
+        };
+        let quota = "You exceeded your current quota, please check your plan and billing details";
+        assert_eq!(kind(quota, None), FailureKind::Quota);
+        assert_eq!(kind(quota, Some(1)), FailureKind::RateLimit);
+        assert_eq!(kind("usage limit reached, try again in 3 days", Some(3 * 86_400)), FailureKind::Quota);
+        assert_eq!(
+            kind("Rate limit reached. Upgrade at https://x/settings/billing", None),
+            FailureKind::RateLimit
+        );
     }
 
     #[test]

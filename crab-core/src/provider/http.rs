@@ -1,5 +1,6 @@
 //! The one place that speaks HTTP to services: client, certificates, status, idle limit.
 
+use std::collections::VecDeque;
 use std::error::Error as _;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -56,7 +57,14 @@ pub(super) struct Built {
 }
 
 /// Builds the body again after the service named something in it that it does not accept.
-pub(super) type Amend = Box<dyn FnMut(&Said) -> Option<Vec<u8>> + Send>;
+pub(super) type Amend = Box<dyn FnMut(&Said) -> Option<Amended> + Send>;
+
+/// A body without what the service does not accept.
+pub(super) struct Amended {
+    pub(super) body: Vec<u8>,
+    /// What the user should know of it.
+    pub(super) told: Option<String>,
+}
 
 /// One request: its body and what reads the answer.
 pub(super) struct Exchange {
@@ -86,6 +94,7 @@ impl Http {
             answer: Answer::new(decoder),
             state: State::Unsent { body, amend },
             fault: None,
+            told: VecDeque::new(),
             deadline: Instant::now(),
         };
         Box::pin(unfold(reader, |mut reader| async move { reader.next().await.map(|item| (item, reader)) }))
@@ -97,7 +106,12 @@ impl Http {
     }
 
     /// Sends the body, and sends it again amended when the service names what it does not accept.
-    async fn open(&self, mut body: Vec<u8>, mut amend: Amend) -> Result<Reply, Fault> {
+    async fn open(
+        &self,
+        mut body: Vec<u8>,
+        mut amend: Amend,
+        told: &mut VecDeque<String>,
+    ) -> Result<Reply, Fault> {
         loop {
             let mut reply = self.send(body).await?;
             if (200..300).contains(&reply.status) {
@@ -109,10 +123,10 @@ impl Http {
                 return Err(error.into());
             }
             let mut said = self.error_body(&mut reply).await;
-            let amended = if matches!(reply.status, 400 | 422) { amend(&said) } else { None };
-            if let Some(amended) = amended {
+            if let Some(amended) = amend(&said) {
                 reply.give_up(false);
-                body = amended;
+                body = amended.body;
+                told.extend(amended.told);
                 continue;
             }
             let limit = || wait_for_limit(|name| reply.header(name)).filter(|_| reply.status == 429);
@@ -190,7 +204,7 @@ impl Http {
     }
 
     pub(super) fn redirected(&self, status: u16, location: Option<String>) -> Error {
-        let to = location.unwrap_or_else(|| "nowhere".to_owned());
+        let to = location.map_or_else(|| "nowhere".to_owned(), |to| address::shown(&to));
         let words =
             format!("it redirects to `{to}`, where the key does not go by itself; set the base URL to that");
         self.service.failed(FailureKind::NotFound, &Said::text(words, Some(status)))
@@ -266,6 +280,8 @@ struct Reader {
     answer: Answer,
     state: State,
     fault: Option<Fault>,
+    /// What the user should know before the answer.
+    told: VecDeque<String>,
     deadline: Instant,
 }
 
@@ -281,18 +297,18 @@ impl Reader {
             if let Some(delta) = self.answer.next() {
                 return Some(Ok(delta));
             }
+            if let Some(told) = self.told.pop_front() {
+                return Some(Ok(Delta::Warning(told)));
+            }
             if let Some(fault) = self.fault.take() {
                 return Some(Err(fault));
             }
             match std::mem::replace(&mut self.state, State::Ended) {
-                State::Unsent { body, amend } => match self.http.open(body, amend).await {
+                State::Unsent { body, amend } => match self.http.open(body, amend, &mut self.told).await {
                     Ok(mut reply) => {
                         self.deadline = Instant::now() + self.http.idle * FIRST;
-                        let warning = reply.warning.take();
+                        self.told.extend(reply.warning.take());
                         self.state = State::Open(Box::new(reply));
-                        if let Some(warning) = warning {
-                            return Some(Ok(Delta::Warning(warning)));
-                        }
                     }
                     Err(fault) => self.fault = Some(fault),
                 },

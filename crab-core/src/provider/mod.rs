@@ -32,10 +32,12 @@ mod client;
 pub mod compat;
 mod date;
 mod failure;
+mod fitted;
 pub(crate) mod http;
 mod ids;
 #[cfg(test)]
 mod laws;
+mod learn;
 mod listing;
 mod mock;
 pub mod models;
@@ -159,7 +161,7 @@ pub enum Delta {
     Stop(Stop),
     /// Something that the user should know; no part of the message.
     Warning(String),
-    /// The request is tried again after a pause; nothing of the failed try was given out.
+    /// The request is tried again after a pause; what was given out of the failed try, reasoning at most, is void.
     Retrying {
         /// The number of the try that follows, from 2.
         attempt: u32,
@@ -199,7 +201,7 @@ pub type Deltas = Pin<Box<dyn Stream<Item = Result<Delta, Error>> + Send>>;
 pub trait Provider: Send + Sync + 'static {
     /// The name in the configuration, such as `openai`.
     fn name(&self) -> &str;
-    /// Sends the request. Retries are the provider's own affair, as long as it has given out no other delta.
+    /// Sends the request. Retries are the provider's own affair, as long as it has given out no text.
     fn stream(&self, request: Request) -> Deltas;
     /// Asks for the list of its models. Nothing else but the user's wish leads to this.
     fn models(&self) -> Listing {
@@ -348,10 +350,11 @@ pub fn by_name(options: Options) -> Result<Arc<dyn Provider>, String> {
     };
     let set = options.compat.clone();
     let name = options.name.clone();
-    let http = connect(options, dialect.endpoint)?;
+    let mut http = connect(options, dialect.endpoint)?;
     let compat = services::compat(&name, &http.service.host)
         .with(&set)
         .map_err(|err| format!("`[providers.{name}.compat]`: {err}"))?;
+    http.service.mute_overflow = compat.mute_overflow;
     Ok(Arc::new(client::Client::new(http, policy, dialect, compat)))
 }
 
@@ -400,7 +403,14 @@ fn connect(options: Options, endpoint: &str) -> Result<http::Http, String> {
         name: options.name.clone(),
         host: address::host(&url),
         key_source: options.key.as_ref().map(|key| key.source.clone()),
-        secrets: options.key.iter().map(|key| key.value.clone()).chain(secret_headers).collect(),
+        secrets: options
+            .key
+            .iter()
+            .map(|key| key.value.clone())
+            .chain(secret_headers)
+            .chain(address::secrets(&url))
+            .collect(),
+        mute_overflow: false,
     };
     let headers = all_headers(&options, known, &service)?;
     let urls = http::Urls { endpoint: url, models };
@@ -428,6 +438,10 @@ fn all_headers(
         headers.insert("accept", HeaderValue::from_static("text/event-stream"));
         if options.api == Api::AnthropicMessages {
             headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        }
+        let own = known.filter(|known| address::host(known.base_url) == service.host);
+        for (name, value) in own.map_or(&[][..], |known| known.headers) {
+            headers.insert(*name, HeaderValue::from_static(value));
         }
         headers.extend(extra);
         headers

@@ -56,6 +56,13 @@ impl Model {
     }
 }
 
+/// What a service says that a request cost, in US dollars.
+pub(super) fn cost(usage: &Value) -> Option<f64> {
+    let dollars = ["/cost", "/cost/usd", "/cost/total_cost"];
+    let ticks = || usage.get("cost_in_usd_ticks")?.as_f64().map(|ticks| ticks / 1e10);
+    dollars.iter().find_map(|path| usage.pointer(path)?.as_f64()).or_else(ticks)
+}
+
 /// Lines of service, model, context, output, four prices, thinking and images, parted by tabs. From the public database
 /// at models.dev.
 const TABLE: &str = include_str!("models.tsv");

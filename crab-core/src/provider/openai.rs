@@ -6,6 +6,7 @@ mod tags;
 use serde_json::{Map, Value, json};
 
 use super::answer::Decode;
+use super::anthropic::thinking_block;
 use super::client::Dialect;
 use super::compat::{Ask, Cache, Compat, Echo, TokensField};
 use super::ids::Ids;
@@ -70,8 +71,18 @@ fn ask(how: Ask, effort: Effort, body: &mut Map<String, Value>) {
         Ask::Effort | Ask::EffortNone => set("reasoning_effort", json!(word)),
         Ask::HighNone => set("reasoning_effort", json!(if on { "high" } else { "none" })),
         Ask::Thinking => set("thinking", kind),
+        Ask::ThinkingKept if on => {
+            set("thinking", json!({"type": "enabled", "clear_thinking": false}));
+        }
+        Ask::ThinkingKept => set("thinking", kind),
         Ask::ThinkingEffort => {
             set("thinking", kind);
+            if on {
+                set("reasoning_effort", json!(word));
+            }
+        }
+        Ask::EnabledEffort => {
+            set("reasoning", json!({"enabled": on}));
             if on {
                 set("reasoning_effort", json!(word));
             }
@@ -85,17 +96,17 @@ fn ask(how: Ask, effort: Effort, body: &mut Map<String, Value>) {
 
 fn messages(request: &Request, compat: &Compat, provider: &str) -> Value {
     let own = |message: &Assistant| message.provider == provider && message.model == request.model;
-    let has_thought = request.messages.iter().any(|message| match message {
-        Message::Assistant(message) => own(message) && thoughts(message).next().is_some(),
-        _ => false,
-    });
     let asked = request.messages.iter().rposition(|message| matches!(message, Message::User(_)));
     let mut list = List {
         out: vec![],
         user: vec![],
         ids: Ids::new(compat.tool_ids),
         compat,
-        thinks: has_thought || request.effort.is_some_and(|effort| effort != Effort::Off),
+        // Its template has no word for reasoning of before, and without a mark it would read as the answer.
+        echo: match compat.reasoning_echo {
+            Echo::ThinkTags if request.model.contains("gpt-oss") => Echo::Never,
+            echo => echo,
+        },
     };
     if !request.system.trim().is_empty() {
         list.out.push(json!({"role": "system", "content": &*request.system}));
@@ -147,17 +158,13 @@ struct List<'a> {
     user: Vec<Part>,
     ids: Ids,
     compat: &'a Compat,
-    /// The model thinks in this conversation.
-    thinks: bool,
+    echo: Echo,
 }
 
 impl List<'_> {
     fn flush(&mut self) {
         let mut parts = std::mem::take(&mut self.user);
         parts.retain(|part| !matches!(part, Part::Text { text } if text.trim().is_empty()));
-        if !self.compat.images {
-            parts.iter_mut().for_each(without_image);
-        }
         if parts.is_empty() {
             return;
         }
@@ -204,18 +211,19 @@ impl List<'_> {
         if has_calls {
             out.insert("tool_calls".into(), json!(calls));
         }
-        match self.compat.reasoning_echo {
+        match self.echo {
             Echo::Never => {}
             Echo::ToolLoop if !in_loop => {}
-            _ if own => echo(message, self.compat.reasoning_echo, &mut out),
+            _ if own => echo(message, self.echo, &mut out),
             _ => {}
         }
-        let is_due = match self.compat.reasoning_echo {
+        // Such a model thinks unless it is told not to, and does not mind the field when it does not.
+        let is_due = match self.echo {
             Echo::EveryMessage => true,
             Echo::CallMessages => has_calls,
             _ => false,
         };
-        if is_due && self.thinks {
+        if is_due {
             out.entry("reasoning_content").or_insert_with(|| json!(""));
         }
         self.out.push(Value::Object(out));
@@ -255,6 +263,11 @@ fn echo(message: &Assistant, how: Echo, out: &mut Map<String, Value>) {
     if !details.is_empty() && how != Echo::ContentPart {
         out.insert("reasoning_details".into(), Value::Array(details));
     }
+    // Out of a gateway to Anthropic's models: they refuse reasoning without its seal.
+    let sealed: Vec<_> = thoughts(message).filter_map(thinking_block).collect();
+    if !sealed.is_empty() && how == Echo::SameField {
+        out.insert("thinking_blocks".into(), Value::Array(sealed));
+    }
     let Some(field) = thoughts(message).find_map(|thinking| thinking.field.as_deref()) else { return };
     let text: String = thoughts(message).map(|thinking| thinking.text.as_str()).collect();
     match (field, how) {
@@ -273,12 +286,6 @@ fn echo(message: &Assistant, how: Echo, out: &mut Map<String, Value>) {
             drop(out.insert("reasoning_content".into(), json!(text)))
         }
         (field, _) => drop(out.insert(field.into(), json!(text))),
-    }
-}
-
-fn without_image(part: &mut Part) {
-    if matches!(part, Part::Image { .. }) {
-        *part = Part::text("(an image, which this model cannot see)");
     }
 }
 

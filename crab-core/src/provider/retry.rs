@@ -12,7 +12,7 @@ use super::{Delta, Deltas, Error};
 use crate::protocol::FailureKind;
 
 /// A wait longer than this is not slept through: the failure says how long the service asks for.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// Waits double up to here.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 
@@ -89,7 +89,7 @@ impl From<Error> for Fault {
 /// The deltas of one try.
 pub(super) type Attempt = Pin<Box<dyn Stream<Item = Result<Delta, Fault>> + Send>>;
 
-/// Makes tries until one succeeds, has shown something, or fails for good.
+/// Makes tries until one succeeds, has given out text, or fails for good.
 pub(super) fn stream(policy: Policy, start: impl FnMut() -> Attempt + Send + 'static) -> Deltas {
     let tries = Tries {
         policy,
@@ -110,9 +110,10 @@ struct Tries {
     start: Box<dyn FnMut() -> Attempt + Send>,
     current: Option<Attempt>,
     made: u32,
-    /// A delta that a person sees has been given out: from here on, a failure is final.
+    /// Text has been given out: from here on, a failure is final. Reasoning is no part of the answer, and a person sees
+    /// that it begins anew.
     shown: bool,
-    /// What a person does not see is held back as long as the try can still be made again.
+    /// What nobody sees is held back as long as the try can still be made again.
     held: Vec<Delta>,
     ready: VecDeque<Result<Delta, Error>>,
     pause: Option<Duration>,
@@ -150,11 +151,12 @@ impl Tries {
         if matches!(delta, Delta::Warning(_)) {
             return self.ready.push_back(Ok(delta));
         }
-        let visible = matches!(&delta, Delta::Text(text) | Delta::Thinking { text, .. } if !text.is_empty());
-        if !self.shown && !visible {
+        let is_text = matches!(&delta, Delta::Text(text) if !text.is_empty());
+        let is_thought = matches!(&delta, Delta::Thinking { text, .. } if !text.is_empty());
+        if !self.shown && !is_text && !is_thought {
             return self.held.push(delta);
         }
-        self.shown = true;
+        self.shown |= is_text;
         self.ready.extend(self.held.drain(..).chain([delta]).map(Ok));
     }
 
@@ -249,6 +251,19 @@ mod tests {
     async fn a_failure_behind_text_is_final() {
         let (items, made) = run(vec![vec![text("a"), Err((FailureKind::Cut, None))]]).await;
         assert_eq!((items, made), (vec!["a".into(), "Cut: no".into()], 1));
+    }
+
+    #[tokio::test]
+    async fn a_failure_behind_reasoning_alone_begins_anew() {
+        let thought = || Ok(Delta::Thinking { text: "hm".into(), field: "reasoning" });
+        let call = || Ok(Delta::Call { index: None, id: None, name: None, arguments: None, extra: None });
+        let script = vec![
+            vec![thought(), call(), Err((FailureKind::Cut, None))],
+            vec![thought(), text("a"), Ok(Delta::Stop(Stop::End))],
+        ];
+        let (items, made) = run(script).await;
+        assert_eq!(items, ["other", "retrying 2", "other", "a", "stop"]);
+        assert_eq!(made, 2);
     }
 
     #[tokio::test]

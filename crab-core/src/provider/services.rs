@@ -25,6 +25,8 @@ pub struct Known {
     pub default_model: Option<&'static str>,
     /// Where it lists its models with their sizes, when that is not `models` below the address.
     pub models_path: Option<&'static str>,
+    /// What its requests carry beside the key, at its own address.
+    pub headers: &'static [(&'static str, &'static str)],
     /// In what it differs.
     pub compat: Compat,
 }
@@ -41,6 +43,7 @@ const NOTHING: Known = Known {
     needs_key: true,
     default_model: None,
     models_path: None,
+    headers: &[],
     compat: CHAT,
 };
 
@@ -55,6 +58,8 @@ pub const SERVICES: &[Known] = &[
         hosts: &["api.anthropic.com"],
         key_envs: &["ANTHROPIC_API_KEY"],
         default_model: Some("claude-sonnet-5-5"),
+        // Models from 4.0 to 4.5 think between calls only with this; the others take no notice of it.
+        headers: &[("anthropic-beta", "interleaved-thinking-2025-05-14")],
         compat: Compat { tool_ids: IdRule::Plain64, ..CHAT },
         ..NOTHING
     },
@@ -76,6 +81,7 @@ pub const SERVICES: &[Known] = &[
             max_tokens_field: TokensField::MaxCompletionTokens,
             reasoning: Ask::EffortNone,
             reasoning_echo: Echo::ThinkTags,
+            mute_overflow: true,
             ..CHAT
         },
         ..NOTHING
@@ -254,7 +260,7 @@ pub const SERVICES: &[Known] = &[
         hosts: &["api.together.xyz", "api.together.ai"],
         key_envs: &["TOGETHER_API_KEY"],
         default_model: Some("zai-org/GLM-5.3"),
-        compat: Compat { reasoning: Ask::Enabled, ..CHAT },
+        compat: Compat { reasoning: Ask::EnabledEffort, ..CHAT },
         ..NOTHING
     },
     Known {
@@ -295,7 +301,7 @@ pub const SERVICES: &[Known] = &[
         hosts: &["api.z.ai", "open.bigmodel.cn"],
         key_envs: &["ZAI_API_KEY", "ZHIPU_API_KEY"],
         default_model: Some("glm-5.3"),
-        compat: Compat { reasoning: Ask::Thinking, tool_ids: IdRule::Any, ..CHAT },
+        compat: Compat { reasoning: Ask::ThinkingKept, tool_ids: IdRule::Any, ..CHAT },
         ..NOTHING
     },
     // Hosts whose habits are known, but which crab does not offer by name.

@@ -8,9 +8,12 @@ use regex::Regex;
 use super::date;
 use super::failure::pattern;
 
-pub(super) static SOON: LazyLock<Regex> =
-    LazyLock::new(|| pattern(&[r"(?:retry|try again) (?:in|after) ((?:\d+(?:\.\d+)?\s*[a-z]*\s*)+)"]));
-static PART: LazyLock<Regex> = LazyLock::new(|| pattern(&[r"(\d+(?:\.\d+)?)\s*(milli|ms|h|m|s)?"]));
+static SOON: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(&[
+        r"(?:retry|try again|wait|reset) (?:in|after|for) ((?:\d+(?:\.\d+)?\s*[a-z]*[\s,]*(?:and\s+)?)+)",
+    ])
+});
+static PART: LazyLock<Regex> = LazyLock::new(|| pattern(&[r"(\d+(?:\.\d+)?)\s*([a-z]*)"]));
 
 /// The wait that the headers ask for; nothing when it is zero, negative or rubbish.
 pub(super) fn wait_in_headers(get: impl Fn(&str) -> Option<String>) -> Option<Duration> {
@@ -22,21 +25,28 @@ pub(super) fn wait_in_headers(get: impl Fn(&str) -> Option<String>) -> Option<Du
     ms.or_else(after)
 }
 
-/// `in 11.054s`, `in 48.9s`, `in 6m0s`, `in 250ms`, `after 20 seconds`.
+/// `in 11.054s`, `in 6m0s`, `in 250ms`, `after 20 seconds`, `in 3 days`; a unit that is none of time makes it no wait.
 pub(super) fn wait_in_text(text: &str) -> Option<Duration> {
     let found = SOON.captures(text)?.get(1)?.as_str();
-    let total: f64 = PART.captures_iter(found).map(|part| amount(&part)).sum();
+    let amounts = PART.captures_iter(found).map(|part| amount(&part[1], &part[2].to_lowercase()));
+    let total: f64 = amounts.sum::<Option<f64>>()?;
     seconds(&total.to_string())
 }
 
-fn amount(part: &regex::Captures<'_>) -> f64 {
-    let unit = match part.get(2).map(|unit| unit.as_str().to_lowercase()).as_deref() {
-        Some("ms" | "milli") => 0.001,
-        Some("m") => 60.0,
-        Some("h") => 3600.0,
-        _ => 1.0,
+/// Seconds.
+fn amount(number: &str, unit: &str) -> Option<f64> {
+    const DAY: f64 = 86_400.0;
+    let factor = match unit {
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => 0.001,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0,
+        "d" | "day" | "days" => DAY,
+        "w" | "week" | "weeks" => 7.0 * DAY,
+        "mo" | "month" | "months" => 30.0 * DAY,
+        _ => return None,
     };
-    part[1].parse::<f64>().map_or(0.0, |number| number * unit)
+    Some(number.parse::<f64>().ok()? * factor)
 }
 
 pub(super) fn seconds(text: &str) -> Option<Duration> {
@@ -102,6 +112,10 @@ mod tests {
         check_wait("retry after 20 seconds", Some(20_000));
         check_wait("try again in 2 minutes", Some(120_000));
         check_wait("try again in 1h", Some(3_600_000));
+        check_wait("try again in 1 hour and 5 minutes", Some(3_900_000));
+        check_wait("try again in 3 days", Some(3 * 86_400_000));
+        check_wait("try again in 2 months", Some(60 * 86_400_000));
+        check_wait("try again after 20 requests", None);
         check_wait("try again in a moment", None);
         check_wait("slow down", None);
     }

@@ -42,23 +42,28 @@ fn options(api: Api, base: &str) -> Options {
 struct Outcome {
     message: Assistant,
     retries: usize,
+    warnings: Vec<String>,
     failure: Option<Failure>,
 }
 
 async fn ask_for(provider: &dyn Provider, request: Request) -> Outcome {
     let mut stream = provider.stream(request);
     let mut message = Accumulator::new(provider.name(), "fake");
-    let mut retries = 0;
+    let (mut retries, mut warnings) = (0, vec![]);
     while let Some(item) = stream.next().await {
         match item {
-            Ok(Delta::Retrying { .. }) => retries += 1,
-            Ok(delta) => message.push(delta),
+            Ok(Delta::Warning(words)) => warnings.push(words),
+            Ok(delta) => {
+                retries += usize::from(matches!(delta, Delta::Retrying { .. }));
+                message.push(delta);
+            }
             Err(error) => {
-                return Outcome { message: message.cut(Stop::Cut), retries, failure: Some(error.failure) };
+                let (message, failure) = (message.cut(Stop::Cut), Some(error.failure));
+                return Outcome { message, retries, warnings, failure };
             }
         }
     }
-    Outcome { message: message.finish(), retries, failure: None }
+    Outcome { message: message.finish(), retries, warnings, failure: None }
 }
 
 async fn ask(options: Options) -> Outcome {
@@ -239,13 +244,38 @@ async fn parameters_that_are_refused_are_left_out_and_the_lesson_is_kept() {
     let mut request = request();
     request.max_output = Some(9);
     request.effort = Some(crab_core::provider::Effort::High);
-    for requests in [4, 5] {
+    for (requests, warned) in [(4, 1), (5, 0)] {
         let outcome = ask_for(provider.as_ref(), request.clone()).await;
         assert_eq!((outcome.message.text().as_str(), outcome.retries), ("hello", 0), "{outcome:?}");
+        assert_eq!(outcome.warnings.len(), warned, "{outcome:?}");
         let received = server.received_requests().await.unwrap();
         assert_eq!(received.len(), requests);
         let last: Value = serde_json::from_slice(&received[requests - 1].body).unwrap();
         assert_eq!(last["max_completion_tokens"], json!(9));
+    }
+}
+
+#[tokio::test]
+async fn a_service_without_eyes_gets_the_conversation_without_its_images() {
+    for (status, words) in
+        [(404, "No endpoints found that support image input"), (500, "image input is not supported")]
+    {
+        let server = MockServer::start().await;
+        let respond = move |request: &wiremock::Request| {
+            if String::from_utf8_lossy(&request.body).contains("image_url") {
+                ResponseTemplate::new(status).set_body_json(json!({"error": {"message": words}}))
+            } else {
+                ResponseTemplate::new(200).set_body_string(HELLO)
+            }
+        };
+        Mock::given(method("POST")).respond_with(respond).mount(&server).await;
+        let image = Part::Image { media_type: "image/png".into(), data: "QUJD".into() };
+        let mut request = request();
+        request.messages = vec![Message::User(vec![Part::text("see"), image])];
+        let outcome =
+            ask_for(by_name(options(Api::OpenaiChat, &server.uri())).unwrap().as_ref(), request).await;
+        assert_eq!((outcome.message.text().as_str(), outcome.retries), ("hello", 0), "{outcome:?}");
+        assert!(outcome.warnings[0].contains("no images"), "{outcome:?}");
     }
 }
 
@@ -325,6 +355,19 @@ async fn a_cut_before_any_text_is_tried_again_and_leaves_no_trace() {
         let outcome = ask(options(Api::OpenaiChat, &base)).await;
         assert_eq!((outcome.message.text().as_str(), outcome.retries), ("hello", 1), "{outcome:?}");
         assert_eq!(outcome.message.calls().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_cut_behind_reasoning_alone_begins_the_answer_anew() {
+    const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
+    const CALL: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\ndata: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"i\",\"function\":{\"name\":\"write\",\"arguments\":\"{\"}}]}}]}\n\n";
+    const OVER: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\ndata: {\"error\":{\"code\":529,\"message\":\"overloaded\"}}\n\n";
+    for first in [THOUGHT, CALL, OVER] {
+        let (base, _) = server(vec![Act::Send(first), Act::Send(HELLO)]);
+        let outcome = ask(options(Api::OpenaiChat, &base)).await;
+        assert_eq!((outcome.message.text().as_str(), outcome.retries), ("hello", 1), "{outcome:?}");
+        assert_eq!(outcome.message.content.len(), 1, "{outcome:?}");
     }
 }
 

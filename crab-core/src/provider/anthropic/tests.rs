@@ -151,7 +151,9 @@ fn what_a_refusal_taught_is_kept_to() {
     assert_eq!(body_of(&small)["max_tokens"], json!(8_192));
     assert_eq!(body_of(&small)["thinking"]["budget_tokens"], json!(4_096));
     let adaptive = Compat { adaptive_thinking: Some(true), ..Compat::UNKNOWN };
-    assert_eq!(body_of(&adaptive)["thinking"], json!({"type": "adaptive"}));
+    assert_eq!(body_of(&adaptive)["thinking"], json!({"type": "adaptive", "display": "summarized"}));
+    let silent = Compat { thinking_display: false, ..adaptive };
+    assert_eq!(body_of(&silent)["thinking"], json!({"type": "adaptive"}));
     let none = Compat { reasoning: Ask::None, ..Compat::UNKNOWN };
     assert_eq!(body_of(&none).get("thinking"), None);
 }

@@ -8,6 +8,7 @@ use crate::message::{Stop, Usage};
 use crate::provider::Delta;
 use crate::provider::answer::{Broken, Decode, json};
 use crate::provider::failure::Said;
+use crate::provider::models::cost;
 use crate::sse::Event;
 
 /// The fields that carry reasoning, in the order in which they are looked for; some services send two with one text.
@@ -167,6 +168,11 @@ fn reasoning(delta: &Value, out: &mut Vec<Delta>) {
         out.push(Delta::Thinking { text, field });
     }
     out.extend(details.iter().filter(|detail| detail.is_object()).cloned().map(Delta::Details));
+    // LiteLLM sends the text of Anthropic's blocks as `reasoning_content` too, and their seals here alone.
+    for block in delta.get("thinking_blocks").and_then(Value::as_array).into_iter().flatten() {
+        out.extend(self::text(block.get("signature")).map(|seal| Delta::Signature(seal.to_owned())));
+        out.extend(self::text(block.get("data")).map(|data| Delta::Redacted(data.to_owned())));
+    }
 }
 
 /// A string, or the parts of Mistral, whose reasoning comes as content.
@@ -230,7 +236,6 @@ fn usage(from: &Value) -> Option<Usage> {
     // xAI and Gemini leave the reasoning out of the completion but not out of the total; with audio, the total holds more.
     let audio = number("/prompt_audio_seconds").is_some_and(|seconds| seconds > 0);
     let rest = total.filter(|_| !audio).map(|total| total.saturating_sub(input));
-    let cost = ["/cost", "/cost/usd", "/cost/total_cost"];
     Some(Usage {
         input: Some(input),
         output: output.map(|output| output.max(rest.unwrap_or(0))),
@@ -243,7 +248,7 @@ fn usage(from: &Value) -> Option<Usage> {
         ]),
         cache_write: first(&["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]),
         reasoning: first(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]),
-        cost_usd: cost.iter().find_map(|path| from.pointer(path)?.as_f64()),
+        cost_usd: cost(from),
     })
 }
 

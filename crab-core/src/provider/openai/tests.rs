@@ -149,6 +149,18 @@ fn reasoning_goes_back_as_each_service_wants_it() {
     assert_eq!(echoed(at("dashscope.aliyuncs.com"), field, true).get(field), None);
     let deepseek = at("api.deepseek.com");
     assert_eq!(echoed(deepseek, field, true)[field], json!("hm"));
+    let mistral = echoed(at("api.mistral.ai"), field, true);
+    assert_eq!((mistral.get(field), &mistral["content"]), (None, &json!("b")));
+    assert_eq!(echoed(at("api.mistral.ai"), "content", true)["content"][0]["type"], json!("thinking"));
+    let in_loop = Compat { reasoning_echo: Echo::ToolLoop, ..at("x") };
+    assert_eq!(echoed(in_loop, field, true).get(field), None);
+    assert_eq!(echoed(in_loop, field, false)[field], json!("hm"));
+    assert!(!echoed(at("x"), chunk::TAGS, true).to_string().contains("hm"));
+}
+
+#[test]
+fn a_service_that_wants_reasoning_in_each_message_gets_an_empty_one_for_what_others_said() {
+    let (field, deepseek) = ("reasoning_content", at("api.deepseek.com"));
     let foreign = request(vec![
         user("a"),
         said("q", vec![text("b")]),
@@ -158,7 +170,8 @@ fn reasoning_goes_back_as_each_service_wants_it() {
     let body_of = |request: &Request, compat: Compat| body(request, &compat, "p")["messages"].clone();
     assert_eq!(body_of(&foreign, deepseek)[2][field], json!(""));
     let unthought = request(vec![user("a"), said("p", vec![text("b")])]);
-    assert_eq!(body_of(&unthought, deepseek)[2].get(field), None);
+    // They think unless they are told not to, so that the session of another model needs it as well.
+    assert_eq!(body_of(&unthought, deepseek)[2][field], json!(""));
     assert_eq!(body_of(&unthought, at("api.moonshot.ai"))[2].get(field), None);
     let called = request(vec![
         user("a"),
@@ -168,14 +181,14 @@ fn reasoning_goes_back_as_each_service_wants_it() {
     ]);
     assert_eq!(body_of(&called, at("api.moonshot.ai"))[3][field], json!(""));
     assert_eq!(body_of(&called, at("api.moonshot.ai"))[3]["content"], json!(""));
-    let mistral = echoed(at("api.mistral.ai"), field, true);
-    assert_eq!((mistral.get(field), &mistral["content"]), (None, &json!("b")));
-    assert_eq!(echoed(at("api.mistral.ai"), "content", true)["content"][0]["type"], json!("thinking"));
+}
+
+#[test]
+fn reasoning_goes_back_between_tags_where_the_template_knows_them() {
     assert_eq!(echoed(at("api.cerebras.ai"), "reasoning", true)["content"], json!("<think>hm</think>b"));
-    let in_loop = Compat { reasoning_echo: Echo::ToolLoop, ..at("x") };
-    assert_eq!(echoed(in_loop, field, true).get(field), None);
-    assert_eq!(echoed(in_loop, field, false)[field], json!("hm"));
-    assert!(!echoed(at("x"), chunk::TAGS, true).to_string().contains("hm"));
+    let mut untagged = request(vec![user("a"), said("p", vec![thought("reasoning"), text("b")])]);
+    untagged.model = "gpt-oss-120b".into();
+    assert!(!body(&untagged, &at("api.cerebras.ai"), "p")["messages"][2].to_string().contains("hm"));
 }
 
 #[test]
@@ -198,7 +211,16 @@ fn each_service_is_asked_to_think_in_its_own_words() {
             json!({"reasoning_effort": "none"}),
         ),
         ("api.mistral.ai", json!({"reasoning_effort": "high"}), json!({"reasoning_effort": "none"})),
-        ("api.z.ai", json!({"thinking": {"type": "enabled"}}), json!({"thinking": {"type": "disabled"}})),
+        (
+            "api.z.ai",
+            json!({"thinking": {"type": "enabled", "clear_thinking": false}}),
+            json!({"thinking": {"type": "disabled"}}),
+        ),
+        (
+            "api.together.xyz",
+            json!({"reasoning": {"enabled": true}, "reasoning_effort": "high"}),
+            json!({"reasoning": {"enabled": false}}),
+        ),
         (
             "api.deepseek.com",
             json!({"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
@@ -231,8 +253,19 @@ fn what_a_service_cannot_read_goes_out_as_something_that_it_can() {
     assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "user"]);
     assert_eq!(mistral[3]["tool_call_id"].as_str().unwrap().len(), 9);
     assert_eq!(mistral[2]["tool_calls"][0]["id"], mistral[3]["tool_call_id"]);
-    let deepseek = body(&request(history), &at("api.deepseek.com"), "p").to_string();
-    assert!(!deepseek.contains("image_url") && deepseek.contains("cannot see"));
+}
+
+#[test]
+fn sealed_reasoning_of_a_gateway_goes_back_with_its_seal() {
+    let chunk = json!({"choices": [{"delta": {"reasoning_content": "hm",
+        "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "S"}]}}]});
+    let end = json!({"choices": [{"delta": {"content": "b"}, "finish_reason": "stop"}]});
+    let stream = format!("data: {chunk}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+    let (mut message, _) = crate::provider::decode(crate::provider::Api::OpenaiChat, [stream.as_bytes()]);
+    (message.provider, message.model) = ("p".into(), "m".into());
+    let body = body(&request(vec![user("a"), Message::Assistant(message)]), &at("x"), "p");
+    let sealed = json!([{"type": "thinking", "thinking": "hm", "signature": "S"}]);
+    assert_eq!(body["messages"][2]["thinking_blocks"], sealed);
 }
 
 #[test]

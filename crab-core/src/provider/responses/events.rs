@@ -9,6 +9,7 @@ use crate::message::{Stop, Usage};
 use crate::provider::Delta;
 use crate::provider::answer::{Broken, Decode, json};
 use crate::provider::failure::Said;
+use crate::provider::models::cost;
 use crate::sse::Event;
 
 /// The state of one answer.
@@ -128,6 +129,8 @@ impl Events {
             "response.reasoning_text.delta" => {
                 item.think("content", number(data, "content_index"), piece, out)
             }
+            // The finished item brings the name and all of it.
+            "response.function_call_arguments.delta" if item.kind.is_empty() => return,
             "response.function_call_arguments.delta" => out.push(arguments(at, piece)),
             _ => return,
         }
@@ -136,13 +139,16 @@ impl Events {
 
     fn finish(&mut self, place: u64, item: Option<&Value>, out: &mut Vec<Delta>) {
         let Some(from) = item else { return };
-        if !self.items.contains_key(&place) {
+        // Some services leave the beginning out; text that came without one stays as it is.
+        let is_begun = self.items.get(&place).is_some_and(|item| item.has_pieces || !item.kind.is_empty());
+        if !is_begun {
             self.start(place, item, out);
         }
         let Some(item) = self.items.get_mut(&place).filter(|item| !item.done) else { return };
         item.done = text(from, "status") != Some("incomplete");
         let news = !item.has_pieces;
-        match item.kind.as_str() {
+        let kind = if item.kind.is_empty() { text(from, "type").unwrap_or_default() } else { &item.kind };
+        match kind.to_owned().as_str() {
             "message" if news => self.has_refused |= message(from, out),
             "function_call" if news => out.extend(text(from, "arguments").map(|raw| arguments(place, raw))),
             "reasoning" => {
@@ -159,6 +165,14 @@ impl Events {
     }
 
     fn close(&mut self, response: &Value, out: &mut Vec<Delta>) -> Result<(), Said> {
+        if self.items.is_empty() {
+            // Nothing came on the way, so that this is the first word of it.
+            for (place, item) in
+                (0..).zip(response.get("output").and_then(Value::as_array).into_iter().flatten())
+            {
+                self.finish(place, Some(item), out);
+            }
+        }
         out.extend(usage(response.get("usage")).map(Delta::Usage));
         self.done = true;
         self.status = text(response, "status").map(str::to_owned);
@@ -201,7 +215,7 @@ fn usage(from: Option<&Value>) -> Option<Usage> {
         cache_read: number("/input_tokens_details/cached_tokens"),
         cache_write: number("/input_tokens_details/cache_write_tokens"),
         reasoning: number("/output_tokens_details/reasoning_tokens"),
-        cost_usd: from.get("cost").and_then(Value::as_f64),
+        cost_usd: cost(from),
     })
 }
 
@@ -248,6 +262,29 @@ mod tests {
 
     fn completed() -> Value {
         json!({"type": "response.completed", "response": {"status": "completed", "output": []}})
+    }
+
+    #[test]
+    fn what_came_without_its_beginning_or_only_at_the_end_is_taken_all_the_same() {
+        let call = json!({"type": "function_call", "call_id": "c", "name": "look", "arguments": "{\"x\":1}"});
+        let piece =
+            json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{\"x\""});
+        let said = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});
+        let close = |output: &[Value]| json!({"type": "response.completed", "response": {"status": "completed", "output": output}});
+        for events in [
+            vec![piece, ended(0, call.clone()), ended(1, said.clone()), completed()],
+            vec![close(&[call, said])],
+        ] {
+            let (message, result) = decode(&events);
+            assert_eq!(result, Ok(()));
+            assert_eq!(message.text(), "hi");
+            let calls: Vec<_> =
+                message.calls().map(|call| (call.name.as_str(), call.arguments.clone())).collect();
+            assert_eq!(calls, [("look", json!({"x": 1}))]);
+        }
+        let piece = json!({"type": "response.output_text.delta", "output_index": 0, "delta": "hi"});
+        let said = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});
+        assert_eq!(decode(&[piece, ended(0, said), completed()]).0.text(), "hi");
     }
 
     #[test]
