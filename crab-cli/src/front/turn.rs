@@ -104,7 +104,7 @@ impl Front {
                 self.tell(Command::Abort).await;
             }
         }
-        self.heed(run)
+        self.heed(run).await
     }
 
     async fn happens(&mut self, run: &mut Run) -> Happening {
@@ -127,7 +127,7 @@ impl Front {
                 if matches!(event, Event::QuestionAsked(_)) {
                     self.notify(run.ahead.as_ref(), "asks you something")?;
                     // Keys are for the question now.
-                    self.draft = run.ahead.take().map(Ahead::stop).unwrap_or_default();
+                    self.unlisten(run.ahead.take()).await;
                 }
                 run.turn.end = self.heard(event, &mut run.open).await?;
             }
@@ -153,8 +153,8 @@ impl Front {
                 }
             }
             Happening::Key(Key::Suspend) => {
-                self.draft = run.ahead.take().map(Ahead::stop).unwrap_or_default();
                 self.screen.renderer.make_room()?;
+                self.unlisten(run.ahead.take()).await;
                 self.suspend().await?;
                 run.ahead = self.listen()?;
             }
@@ -180,6 +180,15 @@ impl Front {
         }
     }
 
+    /// Ends the reading of keys, and keeps what stands there. The terminal is told when all is on the screen, for its
+    /// modes must not change in the middle of a line.
+    async fn unlisten(&mut self, ahead: Option<Ahead>) {
+        if let Some(ahead) = ahead {
+            self.screen.output.settled().await;
+            self.draft = ahead.stop();
+        }
+    }
+
     /// Crab waits for the user: one who looks elsewhere is told.
     fn notify(&mut self, ahead: Option<&Ahead>, what: &'static str) -> io::Result<()> {
         let Some(ahead) = ahead else { return Ok(()) };
@@ -202,15 +211,13 @@ impl Front {
     }
 
     /// The end of a turn: what was typed is kept.
-    fn heed(&mut self, run: Run) -> io::Result<Turn> {
+    async fn heed(&mut self, run: Run) -> io::Result<Turn> {
         self.screen.renderer.make_room()?;
         let Run { turn, ahead, .. } = run;
         if turn.cause.is_none() && self.queue.is_empty() {
             self.notify(ahead.as_ref(), "is done")?;
         }
-        if let Some(ahead) = ahead {
-            self.draft = ahead.stop();
-        }
+        self.unlisten(ahead).await;
         Ok(turn)
     }
 
