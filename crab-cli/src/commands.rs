@@ -235,7 +235,7 @@ impl Desk {
     }
 
     fn edit(&mut self, text: &str) -> Outcome {
-        match edit(text) {
+        match crate::editor::edit(text, "prompt.md", None) {
             Ok(text) => Outcome::Draft(text),
             Err(why) => Outcome::Fail(why),
         }
@@ -322,28 +322,6 @@ fn copy(text: &str) -> Result<&'static str, String> {
         .map_err(|_| "no program of a clipboard was found, and there is no terminal".to_owned())?;
     tty.write_all(sequence.as_bytes()).map_err(|err| format!("the terminal did not take it: {err}"))?;
     Ok("by the terminal, if it lets programs do that")
-}
-
-/// Lets the user write a text in an editor of their own.
-fn edit(text: &str) -> Result<String, String> {
-    let folder = tempfile::tempdir().map_err(|err| format!("no temporary folder: {err}"))?;
-    let file = folder.path().join("prompt.md");
-    std::fs::write(&file, text).map_err(|err| format!("cannot write `{}`: {err}", file.display()))?;
-    let editor = editor();
-    let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&file).status();
-    let status = status.map_err(|err| format!("cannot start `{editor}`: {err}"))?;
-    if !status.success() {
-        return Err(format!("`{editor}` ended with {status}; the prompt is as it was"));
-    }
-    let text =
-        std::fs::read_to_string(&file).map_err(|err| format!("cannot read `{}`: {err}", file.display()))?;
-    Ok(text.trim_end().to_owned())
-}
-
-/// `$VISUAL`, else `$EDITOR`, else what is everywhere.
-pub(crate) fn editor() -> String {
-    let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned())
 }
 
 #[cfg(test)]

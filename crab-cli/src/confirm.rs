@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use unicode_width::UnicodeWidthStr;
 
 use crate::caret;
+use crate::editor::edit;
 use crate::render::diff_lines;
 use crate::render::terminal::{Paint, Style};
 use crate::tty;
@@ -45,10 +46,9 @@ impl Asking {
         };
         let question = question.clone();
         thread::Builder::new().name("question".into()).spawn(move || {
-            let (rows, columns) = size(&tty);
-            let text = text(&question, paint, rows, columns);
             // A terminal that fails in the middle of a question is one with nobody at it. Whoever asked may be gone.
-            let _ = send.send(ask(tty, &woken, &text).unwrap_or(Reply::Answer(Answer::Unattended)));
+            let reply = hold(&tty, &woken, &question, paint);
+            let _ = send.send(reply.unwrap_or(Reply::Answer(Answer::Unattended)));
         })?;
         Ok(Self { reply, _wake: wake })
     }
@@ -56,6 +56,29 @@ impl Asking {
     /// Waits for the reply.
     pub(crate) async fn reply(&mut self) -> Reply {
         (&mut self.reply).await.unwrap_or(Reply::Answer(Answer::Unattended))
+    }
+}
+
+/// Asks until there is an answer; in between the user may look at the command in an editor.
+fn hold(tty: &File, woken: &PipeReader, question: &Question, paint: Paint) -> io::Result<Reply> {
+    let command = match &question.view {
+        View::Command { command, .. } => Some(command),
+        _ => None,
+    };
+    let (rows, columns) = size(tty);
+    let mut text = text(question, paint, rows, columns);
+    loop {
+        let reply = ask(tty.try_clone()?, woken, &text, command.is_some())?;
+        let (None, Some(command)) = (&reply, command) else {
+            return Ok(reply.unwrap_or(Reply::Answer(Answer::Deny(None))));
+        };
+        let news = match edit(command, "command.sh", Some((tty, woken))) {
+            Ok(edited) if edited == command.trim_end() => "the command is as it was".to_owned(),
+            Ok(edited) if edited.is_empty() => "no command was left".to_owned(),
+            Ok(edited) => return Ok(Reply::Answer(Answer::Edit(edited))),
+            Err(why) => caret::line(&why),
+        };
+        text = format!("{news}\n{KEYS_LINE}");
     }
 }
 
@@ -78,6 +101,9 @@ Ctrl-C   do not run it, and stop the turn
 any other key is a no
 ";
 
+/// What it says of what can be edited.
+const EDIT_HELP: &str = "e        change it in your editor ($VISUAL or $EDITOR), and be asked again\n";
+
 /// All that is shown. Runs of empty lines are counted instead of shown, since they push what matters off the screen.
 fn text(question: &Question, paint: Paint, rows: usize, columns: usize) -> String {
     let body = body(&question.view, paint);
@@ -92,9 +118,10 @@ fn text(question: &Question, paint: Paint, rows: usize, columns: usize) -> Strin
     let lines = shown.lines().map(|line| line.width().div_ceil(columns).max(1)).sum::<usize>();
     let reason = caret::line(&question.reason);
     let class = caret::line(&question.class);
+    let edit = if matches!(question.view, View::Command { .. }) { "e: edit it; " } else { "" };
     let mut rest = format!("asked because: {reason}\n");
     rest.push_str(&format!(
-        "y: yes, once; a: for this session, {class}; n: no, and text behind n tells the model why; ?: more\n"
+        "y: yes, once; a: for this session, {class}; {edit}n: no, or n and why; ?: more\n"
     ));
     if lines + 6 > rows {
         let note = format!("this is {lines} lines long: scroll up to see all of it before you answer\n");
@@ -166,23 +193,27 @@ impl Drop for Raw {
     }
 }
 
-fn ask(tty: File, woken: &PipeReader, text: &str) -> io::Result<Reply> {
+/// Asks once. `None`: the user wants to edit what was asked about.
+fn ask(tty: File, woken: &PipeReader, text: &str, can_edit: bool) -> io::Result<Option<Reply>> {
     let mut raw = Raw::enter(tty)?;
     // Bracketed paste makes a paste tell itself from typing.
     let paste = if raw.is_dumb { "" } else { "\x1b[?2004h" };
     raw.tty.write_all(format!("{text}{paste}").as_bytes())?;
-    let mut keys = Keys::default();
+    let mut keys = Keys { can_edit, ..Keys::default() };
     loop {
         let Some(bytes) = read(&mut raw.tty, woken)? else {
             raw.tty.write_all(b"\n")?;
-            return Ok(Reply::Answer(Answer::Deny(None)));
+            return Ok(Some(Reply::Answer(Answer::Deny(None))));
         };
         let (shown, step) = keys.typed(&bytes);
         raw.tty.write_all(shown.as_bytes())?;
-        if let Step::Done(reply) = step {
-            raw.tty.write_all(b"\n")?;
-            return Ok(reply);
-        }
+        let reply = match step {
+            Step::More => continue,
+            Step::Edit => None,
+            Step::Done(reply) => Some(reply),
+        };
+        raw.tty.write_all(b"\n")?;
+        return Ok(reply);
     }
 }
 
@@ -230,6 +261,7 @@ fn ends_in_escape(bytes: &[u8]) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     More,
+    Edit,
     Done(Reply),
 }
 
@@ -239,6 +271,8 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 /// What the keys typed so far mean.
 #[derive(Default)]
 struct Keys {
+    /// Whether there is something that can be edited.
+    can_edit: bool,
     /// The reason being typed behind `n`.
     reason: Option<String>,
     is_paste: bool,
@@ -255,6 +289,7 @@ impl Keys {
             return self.pasted(input);
         }
         let input = without_sequences(&input);
+        let edit_help = if self.can_edit { EDIT_HELP } else { "" };
         match (&self.reason, input.as_slice()) {
             (_, []) => (String::new(), Step::More),
             (_, input) if input.contains(&3) => ("^C".into(), Step::Done(Reply::Interrupted)),
@@ -263,12 +298,15 @@ impl Keys {
             (None, [b'a' | b'A'] | [b'a' | b'A', b'\r' | b'\n']) => {
                 done("yes, for this session", Answer::AllowSession)
             }
+            (None, [b'e' | b'E'] | [b'e' | b'E', b'\r' | b'\n']) if self.can_edit => ("e".into(), Step::Edit),
             (None, [b'n' | b'N', rest @ ..]) => {
                 self.reason = Some(String::new());
                 let (shown, step) = self.explained(rest);
                 (format!("n{shown}"), step)
             }
-            (None, [b'?'] | [b'?', b'\r' | b'\n']) => (format!("?\n{HELP}{KEYS_LINE}"), Step::More),
+            (None, [b'?'] | [b'?', b'\r' | b'\n']) => {
+                (format!("?\n{edit_help}{HELP}{KEYS_LINE}"), Step::More)
+            }
             (None, input) if is_one_key(input) => done("no", Answer::Deny(None)),
             // Several characters at once are a paste from a terminal that does not mark it.
             (None, _) => (again(), Step::More),

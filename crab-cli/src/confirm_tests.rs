@@ -22,7 +22,7 @@ fn the_question_shows_everything_and_what_each_key_does() {
 
     ? touch x^M^[[2K ls<U+200B>
     asked because: no rule lets it run
-    y: yes, once; a: for this session, every command; n: no, and text behind n tells the model why; ?: more
+    y: yes, once; a: for this session, every command; e: edit it; n: no, or n and why; ?: more
     run it? [y/n/a]
     ");
 }
@@ -80,6 +80,15 @@ fn a_question_mark_explains_the_keys_and_asks_again() {
     assert_eq!(step, Step::More);
     assert!(shown.contains("ask no more for its kind") && shown.ends_with(KEYS_LINE), "{shown}");
     check(&[b"?", b"?", b"y"], Some(Reply::Answer(Answer::Allow)));
+}
+
+#[test]
+fn a_command_can_be_edited_and_a_diff_cannot() {
+    let typed = |can_edit| Keys { can_edit, ..Keys::default() }.typed(b"e").1;
+    assert_eq!(typed(true), Step::Edit);
+    assert_eq!(Some(typed(false)), denied("").map(Step::Done));
+    let view = View::Diff { path: "a".into(), diff: String::new(), added: 1, removed: 0 };
+    assert!(!text(&question(view), Paint::default(), 24, 80).contains("edit it"));
 }
 
 #[test]
@@ -141,7 +150,7 @@ fn on_terminal(typed: &'static [u8]) -> (Reply, String, bool) {
         (seen, writer)
     });
     let (woken, _wake) = io::pipe().unwrap();
-    let reply = ask(tty, &woken, &text(&command("touch x"), Paint::default(), 24, 20)).unwrap();
+    let reply = hold(&tty, &woken, &command("touch x"), Paint::default()).unwrap();
     let after = tcgetattr(&look).unwrap();
     let is_restored = before.local_modes == after.local_modes && before.input_modes == after.input_modes;
     (reply, driver.join().unwrap().0, is_restored)
@@ -162,7 +171,7 @@ fn a_question_that_is_taken_back_lets_go_of_the_terminal() {
     let name = pty.master.tty_name().unwrap();
     let tty = File::options().read(true).write(true).open(name).unwrap();
     let (woken, wake) = io::pipe().unwrap();
-    let asking = thread::spawn(move || ask(tty, &woken, "?"));
+    let asking = thread::spawn(move || hold(&tty, &woken, &command("x"), Paint::default()));
     drop(wake);
     assert_eq!(asking.join().unwrap().unwrap(), Reply::Answer(Answer::Deny(None)));
 }

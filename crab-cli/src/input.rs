@@ -209,9 +209,7 @@ impl Editor {
             reedline = reedline.with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)));
         }
         if let Some(file) = &settings.scratch {
-            let mut editor = std::process::Command::new("sh");
-            editor.args(["-c", &format!("{} \"$1\"", crate::commands::editor()), "sh"]).arg(file);
-            reedline = reedline.with_buffer_editor(editor, file.clone());
+            reedline = reedline.with_buffer_editor(crate::editor::command(file), file.clone());
         }
         match settings.history.as_deref().map(|path| Kept::open(path, settings.secrets.clone())) {
             Some(Ok(history)) => reedline = reedline.with_history(Box::new(history)),

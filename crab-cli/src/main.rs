@@ -8,6 +8,7 @@ mod commands;
 mod complete;
 mod confirm;
 mod doctor;
+mod editor;
 mod front;
 mod history;
 mod input;

@@ -203,7 +203,8 @@ impl Gate {
                 self.grants.insert(access.class.clone());
                 allowed(Decision::AllowSession)
             }
-            Answer::Deny(None) => denied(
+            // Nobody runs what was not asked about: whoever edits is asked anew.
+            Answer::Deny(None) | Answer::Edit(_) => denied(
                 By::User,
                 "not run: the user said no. Do not try the same by other means; ask what they want instead."
                     .into(),

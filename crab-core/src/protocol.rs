@@ -52,6 +52,8 @@ pub enum Answer {
     Allow,
     /// Run this call, and ask no more for its class in this session.
     AllowSession,
+    /// Put this in the place of the command that was asked about. The gate looks at it again, and may ask again.
+    Edit(String),
     /// Do not run it; the reason goes to the model.
     Deny(Option<String>),
     /// There is nobody to ask.

@@ -16,7 +16,7 @@ use crate::output::{Broken, Stream};
 use crate::signals::Signal;
 
 /// How often the status line is drawn anew.
-const TICK: Duration = Duration::from_millis(500);
+const TICK: Duration = Duration::from_millis(250);
 
 /// How long an aborted turn may take to end.
 const GRACE: Duration = Duration::from_millis(1900);

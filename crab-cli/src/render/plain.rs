@@ -317,7 +317,9 @@ impl Text {
             Event::TurnStarted { .. } => status.begin(),
             Event::CallStarted { call, title } => status.started(&call.id, &caret::line(title)),
             Event::CallDone { result, .. } => status.stopped(&result.tool_call_id),
-            Event::ToolOutput { chunk, .. } => status.wrote(&caret::strict(chunk)),
+            Event::ToolOutput { chunk, .. } if self.detail != Detail::Verbose => {
+                status.wrote(chunk);
+            }
             Event::MessageDone { message, .. } => status.counted(&message.usage),
             Event::QuestionAsked(_) => return self.clear_status(),
             Event::TurnEnded(_) => {
@@ -378,11 +380,9 @@ impl Renderer for Text {
         // Beside text that is not at its line's end there is no place for it.
         let is_busy = self.is_err_open || (self.is_shared && self.open_line.is_some());
         let Some(status) = self.status.as_mut().filter(|_| !is_busy) else { return Ok(()) };
-        let width = crossterm::terminal::size().map_or(80, |(width, _)| width.into());
-        let clear = status.clear();
-        let Some(line) = status.draw(&caret::line(draft), width) else { return Ok(()) };
-        let line = self.paint.paint(Style::Dim, &line);
-        self.err.write(format!("{clear}{line}"))
+        let size = crossterm::terminal::size().map_or((80, 24), |(width, rows)| (width.into(), rows.into()));
+        let news = status.draw(&caret::line(draft), size, self.paint);
+        news.map_or(Ok(()), |news| self.err.write(news))
     }
 
     fn make_room(&mut self) -> io::Result<()> {

@@ -1,24 +1,34 @@
-//! One quiet line below everything: what runs, for how long, what it cost. It is taken away before anything is printed and
-//! leaves nothing behind.
+//! What stands below everything while a turn runs: the last lines of a running command, and one quiet line that tells what
+//! runs, for how long and what it cost. All of it is taken away before anything is printed and leaves nothing behind.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use crab_core::message::Usage;
 use unicode_width::UnicodeWidthChar;
 
+use super::terminal::{Paint, Style};
+use crate::caret;
+
 /// Columns of a title: the line above has all of it.
 const TITLE: usize = 24;
+/// Lines of a running command.
+const TAIL: usize = 5;
+/// No line is longer, for a terminal that is made narrower may wrap what cannot be taken away then.
+const LONGEST: usize = 79;
+/// Of an output that comes in floods so many bytes are looked at, which is more than can be shown.
+const LOOK: usize = 2_000;
 
-/// What the line tells.
+/// What the lines tell.
 pub(super) struct Status {
-    /// Whether the line is on the screen.
-    is_shown: bool,
+    /// Lines on the screen.
+    shown: Vec<String>,
     /// Since when something runs; `None`: nothing does.
     since: Option<Instant>,
     /// What runs, the newest last: an id and its name.
     running: Vec<(String, String)>,
-    /// The last line that a running command wrote.
-    tail: String,
+    /// The last lines that a running command wrote; the last one may still grow.
+    tail: VecDeque<String>,
     usage: Usage,
     /// Tokens of the model's window.
     window: Option<u64>,
@@ -28,14 +38,22 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) fn new(window: Option<u64>) -> Self {
-        let (running, tail) = (vec![], String::new());
-        Self { is_shown: false, since: None, running, tail, usage: Usage::default(), window, filled: None }
+        Self {
+            shown: vec![],
+            since: None,
+            running: vec![],
+            tail: VecDeque::new(),
+            usage: Usage::default(),
+            window,
+            filled: None,
+        }
     }
 
     /// A turn begins.
     pub(super) fn begin(&mut self) {
         (self.since, self.usage) = (Some(Instant::now()), Usage::default());
         self.running.clear();
+        self.tail.clear();
     }
 
     /// The turn is over.
@@ -53,40 +71,82 @@ impl Status {
         self.tail.clear();
     }
 
-    /// Takes what a command wrote, as it may be shown.
+    /// Takes what a command wrote.
     pub(super) fn wrote(&mut self, chunk: &str) {
-        if let Some(line) = chunk.lines().rfind(|line| !line.trim().is_empty()) {
-            line.clone_into(&mut self.tail);
+        let chunk = caret::strict(&chunk[chunk.ceil_char_boundary(chunk.len().saturating_sub(LOOK))..]);
+        for piece in chunk.split_inclusive('\n') {
+            match self.tail.back_mut().filter(|line| !line.ends_with('\n')) {
+                Some(line) if line.len() < LOOK => line.push_str(piece),
+                // What is longer than any terminal is wide only has to come to its end.
+                Some(line) if piece.ends_with('\n') => line.push('\n'),
+                Some(_) => {}
+                None => self.tail.push_back(piece.to_owned()),
+            }
         }
+        self.tail.retain(|line| !line.trim().is_empty());
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL));
     }
 
     pub(super) fn counted(&mut self, usage: &Usage) {
         self.usage.add(usage);
         let answered = usage.output.unwrap_or(0);
-        self.filled = usage.input.map(|input| input + answered).or(self.filled);
+        self.filled = usage.input.map(|input| input.saturating_add(answered)).or(self.filled);
     }
 
-    /// What takes the line away, when it is there. A terminal that was made narrower meanwhile may have wrapped it; its
-    /// beginning then stays, for whoever moves up on a terminal that does not wrap eats what was said.
-    pub(super) fn clear(&mut self) -> &'static str {
-        if std::mem::take(&mut self.is_shown) { "\r\x1b[K" } else { "" }
+    /// What takes the lines away, when they are there. A terminal that was made narrower meanwhile may have wrapped them;
+    /// their beginning then stays, for whoever moves up further on a terminal that does not wrap eats what was said.
+    pub(super) fn clear(&mut self) -> String {
+        match std::mem::take(&mut self.shown).len() {
+            0 => String::new(),
+            1 => "\r\x1b[K".to_owned(),
+            lines => format!("\r\x1b[{}A\x1b[J", lines - 1),
+        }
     }
 
-    /// The line for a terminal of this width, while something runs; `draft` is what the user is typing.
-    pub(super) fn draw(&mut self, draft: &str, width: usize) -> Option<String> {
-        let seconds = format!("{} s", self.since?.elapsed().as_secs());
-        let columns = width.saturating_sub(1);
-        let line = if draft.is_empty() {
-            self.told(seconds)
-        } else {
-            // Of what is being typed the end counts.
-            let head = format!("… {seconds} · > ");
-            let room = columns.saturating_sub(head.chars().count());
-            let end: String = draft.chars().rev().collect();
-            head + &fitting(&end, room).chars().rev().collect::<String>()
+    /// What brings the lines on a terminal of this size up to date, in place and without a gap, while something runs;
+    /// `draft` is what the user is typing. `None`: nothing has changed.
+    pub(super) fn draw(
+        &mut self,
+        draft: &str,
+        (width, rows): (usize, usize),
+        paint: Paint,
+    ) -> Option<String> {
+        let columns = width.saturating_sub(1).min(LONGEST);
+        // On a small screen what was said before has the greater claim.
+        let tail = self.tail.iter().skip(self.tail.len().saturating_sub(rows / 4));
+        let mut lines: Vec<String> = tail
+            .map(|line| fitting(&format!("  {}", line.trim_end().replace('\t', "    ")), columns))
+            .collect();
+        lines.push(self.line(draft, columns)?);
+        if lines == self.shown {
+            return None;
+        }
+        let mut out = match self.shown.len() {
+            0 => String::new(),
+            1 => "\r".to_owned(),
+            lines => format!("\r\x1b[{}A", lines - 1),
         };
-        self.is_shown = true;
-        Some(fitting(&line, columns))
+        let painted: Vec<String> =
+            lines.iter().map(|line| paint.paint(Style::Dim, line) + "\x1b[K").collect();
+        out.push_str(&painted.join("\n"));
+        if lines.len() < self.shown.len() {
+            out.push_str("\x1b[J");
+        }
+        self.shown = lines;
+        Some(out)
+    }
+
+    fn line(&self, draft: &str, columns: usize) -> Option<String> {
+        let seconds = format!("{} s", self.since?.elapsed().as_secs());
+        if draft.is_empty() {
+            return Some(fitting(&self.told(seconds), columns));
+        }
+        // Of what is being typed the end counts.
+        let head = format!("… {seconds} · > ");
+        let room = columns.saturating_sub(head.chars().count());
+        let end: String = draft.chars().rev().collect();
+        let end: String = fitting(&end, room).chars().rev().collect();
+        Some(fitting(&(head + &end), columns))
     }
 
     fn told(&self, seconds: String) -> String {
@@ -101,9 +161,8 @@ impl Status {
         }
         parts.extend(self.usage.cost_usd.map(|cost| format!("${cost:.4}")));
         if let (Some(filled), Some(window)) = (self.filled, self.window.filter(|window| *window > 0)) {
-            parts.push(format!("{} % of the window", (filled * 100).div_ceil(window)));
+            parts.push(format!("{} % of the window", filled.saturating_mul(100).div_ceil(window)));
         }
-        parts.extend((!self.tail.is_empty()).then(|| self.tail.clone()));
         format!("… {}", parts.join(" · "))
     }
 }
@@ -122,23 +181,50 @@ fn fitting(line: &str, columns: usize) -> String {
 mod tests {
     use super::*;
 
+    const PLAIN: Paint = Paint { is_on: false };
+
+    /// The lines that stand there, on a terminal of this size.
+    fn drawn(status: &mut Status, draft: &str, size: (usize, usize)) -> Vec<String> {
+        status.draw(draft, size, PLAIN);
+        status.shown.clone()
+    }
+
     #[test]
     fn the_line_tells_what_runs_and_fits_the_terminal() {
         let mut status = Status::new(Some(1_000));
-        assert_eq!(status.draw("", 80), None);
+        assert_eq!(status.draw("", (80, 24), PLAIN), None);
         status.begin();
         status.started("1", "run cargo test");
         status.started("2", "read a.rs");
-        status.wrote("one\ntwo\n\n");
         status.counted(&Usage { input: Some(90), output: Some(10), ..Usage::default() });
-        let line = status.draw("", 80).unwrap();
-        assert_eq!(line, "… 0 s · read a.rs (+1) · 90 in, 10 out · 10 % of the window · two");
-        assert_eq!(status.draw("more", 80).unwrap(), "… 0 s · > more");
-        assert_eq!(status.draw("one two three", 16).unwrap(), "… 0 s · > three");
+        let told = "… 0 s · read a.rs (+1) · 90 in, 10 out · 10 % of the window";
+        assert_eq!(drawn(&mut status, "", (80, 24)), [told]);
+        assert_eq!(drawn(&mut status, "more", (80, 24)), ["… 0 s · > more"]);
+        assert_eq!(drawn(&mut status, "one two three", (16, 24)), ["… 0 s · > three"]);
         status.stopped("2");
-        assert!(status.draw("", 80).unwrap().contains("run cargo test"));
-        assert!(status.draw("日本語日本語", 20).unwrap().chars().count() <= 19);
+        assert!(drawn(&mut status, "", (80, 24))[0].contains("run cargo test"));
+        assert!(drawn(&mut status, "日本語日本語", (20, 24))[0].chars().count() <= 19);
         assert_eq!(status.clear(), "\r\x1b[K");
         assert_eq!(status.clear(), "");
+    }
+
+    #[test]
+    fn the_last_lines_of_a_command_stand_above_it_and_are_replaced_in_place() {
+        let mut status = Status::new(None);
+        status.begin();
+        status.started("1", "make");
+        status.wrote("one\n\ntwo\nthr");
+        let first = status.draw("", (80, 24), PLAIN).unwrap();
+        assert_eq!(first, "  one\x1b[K\n  two\x1b[K\n  thr\x1b[K\n… 0 s · make\x1b[K");
+        assert_eq!(status.draw("", (80, 24), PLAIN), None);
+        status.wrote("ee\nfour\nfive\nsix\n");
+        let second = status.draw("", (80, 24), PLAIN).unwrap();
+        assert!(second.starts_with("\r\x1b[3A  two\x1b[K\n  three\x1b[K\n"), "{second:?}");
+        assert_eq!(drawn(&mut status, "", (80, 8)), ["  five", "  six", "… 0 s · make"]);
+        status.wrote(&"x".repeat(9_000));
+        assert_eq!(drawn(&mut status, "", (200, 8))[1].len(), LONGEST);
+        assert_eq!(status.clear(), "\r\x1b[2A\x1b[J");
+        status.stopped("1");
+        assert_eq!(drawn(&mut status, "", (80, 24)), ["… 0 s"]);
     }
 }

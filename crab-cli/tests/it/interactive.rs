@@ -1,102 +1,9 @@
 //! A person at a terminal: prompt, question, interruption, leaving.
 
-use std::io::{Read, Write};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use portable_pty::CommandBuilder;
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
-
-use crate::crab::{Crab, PATIENCE};
-
-/// crab on a pseudo-terminal, and the screen that a person would see.
-struct Terminal {
-    child: Box<dyn Child + Send + Sync>,
-    keys: Box<dyn Write + Send>,
-    output: Receiver<Vec<u8>>,
-    screen: vt100::Parser,
-    raw: Vec<u8>,
-    _master: Box<dyn MasterPty + Send>,
-}
-
-impl Terminal {
-    fn start(crab: &Crab, args: &[&str]) -> Self {
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_crab"));
-        command.args(["--provider", "mock"]);
-        command.args(args);
-        Self::run(crab, command)
-    }
-
-    fn run(crab: &Crab, mut command: CommandBuilder) -> Self {
-        let size = PtySize { rows: 24, cols: 80, ..PtySize::default() };
-        let pair = native_pty_system().openpty(size).unwrap();
-        command.env_clear();
-        crab.environment().into_iter().for_each(|(name, value)| command.env(name, value));
-        command.cwd(crab.dir());
-        let child = pair.slave.spawn_command(command).unwrap();
-        let (send, output) = channel();
-        let mut reader = pair.master.try_clone_reader().unwrap();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(count) = reader.read(&mut buffer)
-                && count > 0
-                && send.send(buffer[..count].to_vec()).is_ok()
-            {}
-        });
-        let keys = pair.master.take_writer().unwrap();
-        let screen = vt100::Parser::new(24, 80, 1000);
-        Self { child, keys, output, screen, raw: vec![], _master: pair.master }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self.keys.flush().unwrap();
-    }
-
-    /// Reads until the screen fits.
-    #[track_caller]
-    fn until(&mut self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !wanted(self.screen.screen()) {
-            let left = end.saturating_duration_since(Instant::now());
-            match self.output.recv_timeout(left) {
-                Ok(bytes) => self.take(&bytes),
-                Err(_) => panic!("{what} did not come; the screen is\n{}", self.screen.screen().contents()),
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        self.raw.extend_from_slice(bytes);
-        let before = self.raw.len().saturating_sub(bytes.len() + 3);
-        // The editor asks where the cursor is; a terminal answers.
-        let asked = self.raw[before..].windows(4).filter(|window| *window == b"\x1b[6n").count();
-        self.screen.process(bytes);
-        for _ in 0..asked {
-            let (row, column) = self.screen.screen().cursor_position();
-            self.press(&format!("\x1b[{};{}R", row + 1, column + 1));
-        }
-    }
-
-    #[track_caller]
-    fn prompt(&mut self) {
-        self.until("the prompt", |screen| {
-            let (row, column) = screen.cursor_position();
-            column == 2 && screen.rows(0, 80).nth(row.into()).is_some_and(|line| line.starts_with('>'))
-        });
-    }
-
-    #[track_caller]
-    fn text(&mut self, text: &str) {
-        self.until(text, |screen| screen.contents().contains(text));
-    }
-
-    /// Ctrl-D, and how crab ended.
-    fn leave(&mut self) -> u32 {
-        self.press("\x04");
-        let status = self.child.wait().unwrap();
-        status.exit_code()
-    }
-}
+use crate::crab::Crab;
+use crate::terminal::Terminal;
 
 #[test]
 fn a_prompt_an_answer_and_out() {
@@ -152,6 +59,35 @@ fn an_a_covers_its_class_and_nothing_else() {
     terminal.prompt();
     assert!(!crab.dir().join("three").exists());
     assert_eq!(terminal.leave(), 0);
+}
+
+#[test]
+fn a_command_is_edited_before_it_runs() {
+    let crab = Crab::new();
+    crab.script(&[
+        r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch model"}}]}"#,
+        r#"{"text":"all done"}"#,
+    ]);
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_crab"));
+    command.args(["--provider", "mock"]);
+    let editor = [("VISUAL", "sed -i s/model/user/")];
+    let mut terminal = Terminal::run(&crab, (24, 80), &editor, command);
+    terminal.prompt();
+    terminal.press("go\r");
+    terminal.text("? touch model");
+    terminal.text("[y/n/a]");
+    terminal.press("e");
+    terminal.text("? touch user");
+    terminal.until("the second question", |screen| screen.contents().matches("[y/n/a]").count() == 2);
+    terminal.press("e");
+    terminal.text("the command is as it was");
+    terminal.press("y");
+    terminal.text("all done");
+    terminal.prompt();
+    assert!(crab.dir().join("user").exists() && !crab.dir().join("model").exists());
+    assert_eq!(terminal.leave(), 0);
+    let session = std::fs::read_to_string(crab.sessions().remove(0)).unwrap();
+    assert!(session.contains("this ran: touch user"), "{session}");
 }
 
 #[test]
@@ -309,7 +245,7 @@ fn ctrl_z_stops_crab_with_the_terminal_as_it_was_and_fg_goes_on() {
     let crab = Crab::new();
     let mut shell = CommandBuilder::new("sh");
     shell.arg("-i");
-    let mut terminal = Terminal::run(&crab, shell);
+    let mut terminal = Terminal::run(&crab, (24, 80), &[], shell);
     terminal.press(&format!("PS1='s''h: '; {} --provider mock\r", env!("CARGO_BIN_EXE_crab")));
     terminal.prompt();
     terminal.press("half");

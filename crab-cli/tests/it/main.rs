@@ -4,6 +4,8 @@
 mod crab;
 mod interactive;
 mod print;
+mod screen;
 mod server;
+mod terminal;
 mod tidy;
 mod wire;

@@ -90,6 +90,12 @@ impl Tool for Bash {
         View::Command { command: command_of(arguments).to_owned(), outcome: String::new() }
     }
 
+    fn edited(&self, arguments: &Value, command: &str) -> Option<Value> {
+        let mut arguments = arguments.as_object()?.clone();
+        arguments.insert("command".into(), command.into());
+        Some(Value::Object(arguments))
+    }
+
     fn run<'a>(&'a self, arguments: Value, _permit: Permit, cx: Cx) -> Running<'a> {
         Box::pin(async move {
             let arguments: Arguments = super::parse(self, arguments)?;

@@ -149,6 +149,12 @@ pub trait Tool: Send + Sync + 'static {
         let _ = cx;
         View::Line { text: self.title(arguments) }
     }
+    /// The arguments with another command in them, for a tool whose calls are commands that a person can change before
+    /// they run; `None`: it is not one.
+    fn edited(&self, arguments: &Value, command: &str) -> Option<Value> {
+        let _ = (arguments, command);
+        None
+    }
     /// Runs the call. Heavy work belongs into `spawn_blocking`.
     fn run<'a>(&'a self, arguments: Value, permit: Permit, cx: Cx) -> Running<'a>;
 }

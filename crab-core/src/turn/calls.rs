@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -24,11 +25,32 @@ const CUT: &str = "not run: the answer was cut by the limit of output tokens in 
 const NOT_STARTED: &str = "not run: the turn was interrupted before this call started";
 
 /// A call on its way to its result.
-enum Prepared {
+enum Prepared<'a> {
     /// It may run.
-    Ready { tool: Arc<dyn Tool>, permit: Permit, kind: Kind },
+    Ready(Ready<'a>),
     /// It has its answer already.
     Answered(String),
+}
+
+/// A call that may run.
+struct Ready<'a> {
+    call: &'a ToolCall,
+    tool: Arc<dyn Tool>,
+    permit: Permit,
+    kind: Kind,
+    /// What runs: the call's own arguments, or those that the user made of them.
+    arguments: Value,
+    /// The command that the user put in the place of the model's.
+    edited: Option<String>,
+}
+
+/// What the gate and the user make of a call.
+enum Passage {
+    Open(Permit),
+    /// The text is for the model.
+    Closed(String),
+    /// The user changed the command, which has to pass again.
+    Edited(String),
 }
 
 /// A call that the gate looks at.
@@ -56,6 +78,14 @@ impl Outcome {
     fn error(text: impl Into<String>) -> Self {
         Self { result: Err(text.into()), ms: 0 }
     }
+
+    /// Puts words in front of what the model reads.
+    fn tell(&mut self, words: &str) {
+        match &mut self.result {
+            Ok(output) => output.content.insert(0, Part::text(words)),
+            Err(text) => text.insert_str(0, &format!("{words}\n")),
+        }
+    }
 }
 
 impl Turn<'_> {
@@ -63,7 +93,7 @@ impl Turn<'_> {
     /// each sees what those before it did. Gives the text of each result.
     pub(super) async fn run_calls(&mut self, calls: &[ToolCall]) -> Result<Vec<String>, Halt> {
         let mut texts = Vec::new();
-        let mut batch: Vec<(&ToolCall, Arc<dyn Tool>, Permit)> = Vec::new();
+        let mut batch: Vec<Ready> = Vec::new();
         for call in calls {
             if self.line.cancel.is_cancelled() {
                 // What was already begun is answered first: results stay in the order of the calls.
@@ -76,8 +106,9 @@ impl Turn<'_> {
                 texts.extend(self.run_batch(std::mem::take(&mut batch)).await);
             }
             match self.prepare(call).await {
-                Prepared::Ready { tool, permit, kind } => {
-                    batch.push((call, tool, permit));
+                Prepared::Ready(ready) => {
+                    let kind = ready.kind;
+                    batch.push(ready);
                     if kind != Kind::Read {
                         texts.extend(self.run_batch(std::mem::take(&mut batch)).await);
                     }
@@ -133,33 +164,57 @@ impl Turn<'_> {
     }
 
     /// Looks the tool up, checks the arguments' form and asks the gate; says so to the front end.
-    async fn prepare(&mut self, call: &ToolCall) -> Prepared {
-        let (found, title) = (self.tool(&call.name), self.announce(call));
+    async fn prepare<'a>(&mut self, call: &'a ToolCall) -> Prepared<'a> {
+        let (found, mut title) = (self.tool(&call.name), self.announce(call));
         let Some(tool) = found else { return Prepared::Answered(self.unknown(&call.name)) };
         if let Some(raw) = call.arguments.as_str() {
             return Prepared::Answered(unparsable(tool.as_ref(), raw));
         }
-        let Some(access) = self.access(call) else {
-            return Prepared::Answered(format!(
-                "not run: `{}` failed while it looked at its arguments",
-                call.name
-            ));
-        };
-        let candidate = Candidate { call, tool: &tool, access: &access, title: &title };
-        match self.gate(&candidate).await {
-            Ok(permit) => Prepared::Ready { permit, kind: access.kind, tool },
-            Err(text) => Prepared::Answered(text),
+        let mut current = call.clone();
+        let mut edited = None;
+        loop {
+            let Some(access) = self.access(&current) else {
+                let why = format!("not run: `{}` failed while it looked at its arguments", call.name);
+                return Prepared::Answered(why);
+            };
+            let candidate = Candidate { call: &current, tool: &tool, access: &access, title: &title };
+            match self.gate(&candidate).await {
+                Passage::Open(permit) => {
+                    let arguments = current.arguments;
+                    return Prepared::Ready(Ready {
+                        call,
+                        tool,
+                        permit,
+                        kind: access.kind,
+                        arguments,
+                        edited,
+                    });
+                }
+                Passage::Closed(text) => return Prepared::Answered(text),
+                Passage::Edited(command) => {
+                    let Some(arguments) = tool.edited(&current.arguments, &command) else {
+                        return Prepared::Answered(
+                            "not run: the user wanted to change it, which cannot be done".into(),
+                        );
+                    };
+                    current.arguments = arguments;
+                    title = tool.title(&current.arguments);
+                    edited = Some(command);
+                }
+            }
         }
     }
 
-    async fn gate(&mut self, candidate: &Candidate<'_>) -> Result<Permit, String> {
+    async fn gate(&mut self, candidate: &Candidate<'_>) -> Passage {
         let Candidate { call, tool, access, title } = *candidate;
         let (decision, by, outcome) = match self.agent.gate.decide(tool.name(), access) {
             Verdict::Allow(permit, by) => (Decision::Allow, by, Ok(permit)),
             Verdict::Deny(text) => (Decision::Deny, By::Rule, Err(text)),
             Verdict::Ask(reason) => {
-                let Some(answer) = self.question(candidate, reason).await else {
-                    return Err(NOT_STARTED.into());
+                let answer = match self.question(candidate, reason).await {
+                    Some(Answer::Edit(command)) => return Passage::Edited(command),
+                    Some(answer) => answer,
+                    None => return Passage::Closed(NOT_STARTED.into()),
                 };
                 let ruling = self.agent.gate.rule(access, answer);
                 (ruling.decision, ruling.by, ruling.outcome)
@@ -179,7 +234,7 @@ impl Turn<'_> {
             });
         }
         self.send(Event::PermissionDecided { id: call.id.clone(), name: call.name.clone(), decision, by });
-        outcome
+        outcome.map_or_else(Passage::Closed, Passage::Open)
     }
 
     /// Asks the user and waits for the answer. `None` when the turn is aborted.
@@ -212,19 +267,22 @@ impl Turn<'_> {
     }
 
     /// Runs calls side by side and writes their results in the order of the calls.
-    async fn run_batch(&mut self, batch: Vec<(&ToolCall, Arc<dyn Tool>, Permit)>) -> Vec<String> {
-        let started = batch.into_iter().map(|(call, tool, permit)| (call, self.start(call, tool, permit)));
+    async fn run_batch(&mut self, batch: Vec<Ready<'_>>) -> Vec<String> {
+        let started = batch.into_iter().map(|mut ready| (ready.call, ready.edited.take(), self.start(ready)));
         let started: Vec<_> = started.collect();
         let mut texts = Vec::with_capacity(started.len());
-        for (call, running) in started {
-            let outcome = self.wait(running).await;
+        for (call, edited, running) in started {
+            let mut outcome = self.wait(running).await;
+            if let Some(command) = edited {
+                outcome.tell(&format!("(the user changed the command before it ran; this ran: {command})"));
+            }
             texts.push(self.answer(call, outcome));
         }
         texts
     }
 
-    fn start(&self, call: &ToolCall, tool: Arc<dyn Tool>, permit: Permit) -> Started {
-        let (arguments, live, start) = (call.arguments.clone(), self.live(&call.id), Instant::now());
+    fn start(&self, Ready { call, tool, permit, arguments, .. }: Ready<'_>) -> Started {
+        let (live, start) = (self.live(&call.id), Instant::now());
         let cx = self.cx(live.clone());
         let task = tokio::spawn(async move {
             let result = tool.run(arguments, permit, cx).await;

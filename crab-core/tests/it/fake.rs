@@ -200,6 +200,11 @@ impl Chat {
         self.tools.push(Arc::new(tool));
     }
 
+    /// The tools of crab itself.
+    pub(crate) fn real_tools(&mut self) {
+        self.tools.extend(crab_core::tools::all());
+    }
+
     /// A model to fall back on, with its answers.
     pub(crate) fn spare(&mut self, answers: impl IntoIterator<Item = Vec<Step>>) {
         self.fallback.push(answers.into_iter().collect());

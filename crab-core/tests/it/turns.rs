@@ -7,7 +7,7 @@ use std::time::Duration;
 use crab_core::message::{Message, Stop, text_of};
 use crab_core::protocol::{Answer, Change, Command, EndStop, Event, FailureKind};
 use crab_core::provider::{Effort, Request};
-use crab_core::tools::{Kind, Output};
+use crab_core::tools::{Kind, Output, View};
 use tokio::sync::Barrier;
 
 use crate::fake::{Chat, Fake, Step, call, half_call, say, stop};
@@ -295,6 +295,38 @@ async fn questions_come_one_at_a_time_and_each_answer_counts_for_its_own_call() 
     let results = chat.results(2);
     assert_eq!(results[0], "changed");
     assert!(results[1].contains("too risky"));
+}
+
+#[tokio::test]
+async fn a_command_that_the_user_changes_passes_the_gate_again_and_the_model_reads_what_ran() {
+    let ask = |id| call(id, "bash", r#"{"command": "touch model"}"#);
+    let mut chat = Chat::new([vec![ask("c1")], vec![ask("c2")], vec![say("fine")]]);
+    chat.real_tools();
+    let mut chat = chat.start();
+    chat.submit("go").await;
+    let asked = |command: &'static str| {
+        move |event: &Event| {
+            matches!(event, Event::QuestionAsked(q)
+                if matches!(&q.view, View::Command { command: shown, .. } if shown == command))
+        }
+    };
+    let edit =
+        |id: &str, command: &str| Command::Answer { id: id.into(), answer: Answer::Edit(command.into()) };
+    chat.until(asked("touch model")).await;
+    chat.send(edit("c1", "touch user && ls")).await;
+    chat.until(asked("touch user && ls")).await;
+    chat.send(Command::Answer { id: "c1".into(), answer: Answer::Allow }).await;
+    // What only reads needs no second question.
+    chat.until(asked("touch model")).await;
+    chat.send(edit("c2", "ls")).await;
+    let end = chat.end().await;
+    assert_eq!(end.denied.len(), 0, "{end:?}");
+    let results = chat.results(3);
+    assert!(
+        results[0].contains("this ran: touch user && ls") && results[0].contains("user\n"),
+        "{results:?}"
+    );
+    assert!(results[1].contains("this ran: ls") && !results[1].contains("model"), "{results:?}");
 }
 
 #[tokio::test(start_paused = true)]
