@@ -36,10 +36,13 @@ perf: build      ## instructions of --version and of one mock turn (needs valgri
 	  valgrind --tool=callgrind --callgrind-out-file=/dev/null $(CRAB) $$a 2>&1 >/dev/null </dev/null \
 	  | awk -v a="$$a" '/Collected/ { printf "%12d instructions: crab %s\n", $$4, a }'; done
 
+pictures:        ## draw the pictures of the README anew, from a real session on a pseudo-terminal
+	cargo test --quiet -p crab-cli --test it -- --ignored draw_the_pictures_of_the_readme
+
 audit:           ## the licences of everything in the binary
 	cargo tree --workspace --edges normal --prefix none --format '{l}' | sort | uniq -c | sort -rn
 
 install:         ## put crab into ~/.cargo/bin
 	cargo install --path crab-cli --locked
 
-.PHONY: help demo test check lint fix build size try perf audit install
+.PHONY: help demo test check lint fix build size try perf pictures audit install

@@ -123,6 +123,7 @@ fn text(question: &Question, paint: Paint, rows: usize, columns: usize) -> Strin
     rest.push_str(&format!(
         "y: yes, once; a: for this session, {class}; {edit}n: no, or n and why; ?: more\n"
     ));
+    rest = paint.paint(Style::Dim, &rest);
     if lines + 6 > rows {
         let note = format!("this is {lines} lines long: scroll up to see all of it before you answer\n");
         rest.insert_str(0, &paint.paint(Style::Yellow, &note));

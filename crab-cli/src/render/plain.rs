@@ -50,6 +50,8 @@ pub(crate) fn diff_lines(diff: &str, paint: Paint, limit: usize) -> String {
 struct Call {
     title: String,
     is_streamed: bool,
+    /// The question on this terminal has shown all of it.
+    is_known: bool,
 }
 
 /// Renders for people.
@@ -207,7 +209,7 @@ impl Text {
             title.replace_range(end.., "…");
         }
         self.newest_call = id.to_owned();
-        self.calls.insert(id.to_owned(), Call { title: title.clone(), is_streamed: false });
+        self.calls.insert(id.to_owned(), Call { title: title.clone(), is_streamed: false, is_known: false });
         if self.detail == Detail::Quiet {
             return Ok(());
         }
@@ -267,7 +269,10 @@ impl Text {
             View::Command { .. } => String::new(),
         };
         let mut lines = self.paint.paint(style, &format!("  {of}{ended}{about}\n"));
-        if let View::Diff { diff, .. } = view {
+        let is_known = call.as_ref().is_some_and(|call| call.is_known);
+        if let View::Diff { diff, .. } = view
+            && !is_known
+        {
             let limit = if self.detail == Detail::Verbose { usize::MAX } else { DIFF_LINES };
             lines.push_str(&diff_lines(diff, self.paint, limit));
         }
@@ -367,7 +372,14 @@ impl Renderer for Text {
             Event::CallDone { result, view } => self.call_done(result, view),
             Event::Warned { message } => self.log_unless_quiet(Style::Yellow, &format!("warning: {message}")),
             Event::TurnEnded(end) => self.ended(end),
-            Event::QuestionAsked(_) | Event::PermissionDecided { .. } => Ok(()),
+            Event::QuestionAsked(question) => {
+                // The question stands on the terminal. Where standard error goes elsewhere it tells everything.
+                if let Some(call) = self.calls.get_mut(&question.call.id) {
+                    call.is_known = self.has_receipt;
+                }
+                Ok(())
+            }
+            Event::PermissionDecided { .. } => Ok(()),
         }
     }
 

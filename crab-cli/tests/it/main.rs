@@ -3,6 +3,7 @@
 
 mod crab;
 mod interactive;
+mod pictures;
 mod print;
 mod screen;
 mod server;

@@ -112,6 +112,11 @@ impl Terminal {
         self.until(text, |screen| screen.contents().contains(text));
     }
 
+    /// What stands there now.
+    pub(crate) fn screen(&self) -> vt100::Screen {
+        self.screen.screen().clone()
+    }
+
     /// Everything that a person can scroll back to, each row as it stands, without white space at its end.
     pub(crate) fn everything(&mut self) -> String {
         let screen = self.screen.screen_mut();
