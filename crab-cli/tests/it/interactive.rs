@@ -162,6 +162,68 @@ fn commands_at_the_prompt_do_what_they_say() {
 }
 
 #[test]
+fn a_prompt_is_written_in_an_editor_and_an_answer_copied() {
+    let crab = Crab::new();
+    // Stands before what the machine may have.
+    crab.put("bin/pbcopy", "#!/bin/sh\ncat > copied\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(crab.dir().join("bin/pbcopy"), mode).unwrap();
+    let path = format!("{}:{}", crab.dir().join("bin").display(), std::env::var("PATH").unwrap());
+    let environment = [("VISUAL", "sed -i s/wrong/right/"), ("PATH", path.as_str())];
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_crab"));
+    command.args(["--provider", "mock"]);
+    let mut terminal = Terminal::run(&crab, (24, 80), &environment, command);
+    let ends = |screen: &vt100::Screen, end: &str| screen.contents().trim_end().ends_with(end);
+    terminal.prompt();
+    terminal.press("/edit wrong words\r");
+    terminal.until("the draft", |screen| ends(screen, "> right words"));
+    terminal.press(" and wrong ones\x07");
+    terminal.until("the draft", |screen| ends(screen, "> right words and right ones"));
+    terminal.press("\r");
+    terminal.until("the answer", |screen| screen.contents().matches("words and right ones").count() == 2);
+    terminal.prompt();
+    terminal.press("/copy\r");
+    terminal.text("pbcopy");
+    terminal.prompt();
+    assert!(crab.get("copied").contains("right words and right ones"), "{}", crab.get("copied"));
+    assert_eq!(terminal.leave(), 0);
+}
+
+#[test]
+fn sessions_are_listed_gone_on_with_and_copied() {
+    let crab = Crab::new();
+    crab.mock(&["-p", "the first one"]).ok();
+    let id = crab.sessions()[0].file_stem().unwrap().to_str().unwrap().to_owned();
+    let id = id.rsplit('_').next().unwrap().rsplit('-').next().unwrap().to_owned();
+    let mut terminal = Terminal::start(&crab, &[]);
+    terminal.prompt();
+    terminal.press("/sessions\r");
+    terminal.text("the first one");
+    terminal.prompt();
+    terminal.press(&format!("/sessions {id}\r"));
+    terminal.until("the session", |screen| screen.contents().matches("/help for help").count() == 2);
+    terminal.prompt();
+    terminal.press("and more\r");
+    terminal.until("the answer", |screen| screen.contents().matches("and more").count() == 2);
+    terminal.prompt();
+    terminal.press("/fork\r");
+    terminal.until("the copy", |screen| screen.contents().matches("/help for help").count() == 3);
+    terminal.prompt();
+    terminal.press("in the copy\r");
+    terminal.until("the answer", |screen| screen.contents().matches("in the copy").count() == 2);
+    terminal.prompt();
+    assert_eq!(terminal.leave(), 0);
+    let mut holds: Vec<(usize, usize)> = crab
+        .sessions()
+        .iter()
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .map(|text| (text.matches("and more").count().min(1), text.matches("in the copy").count().min(1)))
+        .collect();
+    holds.sort_unstable();
+    assert_eq!(holds, [(1, 0), (1, 1)]);
+}
+
+#[test]
 fn what_is_typed_while_a_turn_runs_is_not_lost() {
     let crab = Crab::new();
     let wait = r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch begun; until [ -e go ]; do sleep 0.01; done"}}]}"#;
