@@ -36,6 +36,9 @@ perf: build      ## instructions of --version and of one mock turn (needs valgri
 	  valgrind --tool=callgrind --callgrind-out-file=/dev/null $(CRAB) $$a 2>&1 >/dev/null </dev/null \
 	  | awk -v a="$$a" '/Collected/ { printf "%12d instructions: crab %s\n", $$4, a }'; done
 
+survive:         ## kill a conversation at 1,000 instants and every system call, and fail its disk (needs strace, 5 to 10 minutes)
+	CRAB_SURVIVE=1000 cargo test -p crab-cli --test it survive -- --nocapture --test-threads 2
+
 pictures:        ## draw the pictures of the README anew, from a real session on a pseudo-terminal
 	cargo test --quiet -p crab-cli --test it -- --ignored draw_the_pictures_of_the_readme
 
@@ -45,4 +48,4 @@ audit:           ## the licences of everything in the binary
 install:         ## put crab into ~/.cargo/bin
 	cargo install --path crab-cli --locked
 
-.PHONY: help demo test check lint fix build size try perf pictures audit install
+.PHONY: help demo test check lint fix build size try perf survive pictures audit install

@@ -160,7 +160,7 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         fallback,
         tools: vec![],
         gate,
-        session,
+        session: session.with_durability(config.durability),
         limits: limits(args, &config),
         cwd,
         environment,

@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::home::Home;
 use crate::paths;
 use crate::provider::Effort;
+use crate::session::Durability;
 pub use auth::{Key as ApiKey, Keys};
 pub use keys::{KEYS, Key, Kind, Untrusted, reference};
 use layer::{Item, Layer, Value};
@@ -150,6 +151,8 @@ pub struct Config {
     pub is_vi: bool,
     /// `off`, `bell` or `osc9`.
     pub notify: Option<String>,
+    /// When a session is forced to the disk.
+    pub durability: Durability,
     /// Which root certificates count.
     pub tls: Tls,
     /// By name.
@@ -369,6 +372,9 @@ impl Config {
             ["color"] => self.color = value.text(),
             ["editor"] => self.is_vi = value.text().as_deref() == Some("vi"),
             ["notify"] => self.notify = value.text(),
+            ["durability"] => {
+                self.durability = value.text().and_then(|word| Durability::named(&word)).unwrap_or_default();
+            }
             ["tls"] if value.text().as_deref() == Some("system") => self.tls = Tls::System,
             ["permissions", "allow"] => self.permissions.allow = value.list().unwrap_or_default(),
             ["permissions", "deny"] => self.permissions.deny = value.list().unwrap_or_default(),

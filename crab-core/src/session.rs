@@ -1,5 +1,6 @@
 //! The session: an append-only file of JSON lines, and the conversation in it.
 
+mod durability;
 mod entry;
 mod list;
 mod load;
@@ -18,6 +19,7 @@ use crate::{paths, stamp};
 use entry::Header;
 use load::{Loaded, Tree, load, read_error};
 
+pub use durability::{Durability, Unsynced};
 pub use entry::{Body, Entry};
 pub use list::{Listed, find, latest, list};
 
@@ -108,6 +110,11 @@ pub struct Session {
     /// The file ends in the middle of a line.
     open_end: bool,
     unsaved: bool,
+    durability: Durability,
+    /// Lines were written that may not be on the disk.
+    is_unsynced: bool,
+    /// The file was made by this session, and its folder may not have it on the disk.
+    is_new: bool,
     skipped: Vec<u64>,
     warnings: Vec<String>,
     secrets: Arc<Secrets>,
@@ -133,6 +140,9 @@ impl Session {
             saved: 0,
             open_end: false,
             unsaved: false,
+            durability: Durability::default(),
+            is_unsynced: false,
+            is_new: false,
             skipped: vec![],
             warnings: vec![],
             secrets,
@@ -191,6 +201,24 @@ impl Session {
             self.tree.push(Entry { id, parent_id, time: entry.time.clone(), body }, parent);
         }
         Ok(self)
+    }
+
+    /// Decides when the lines are forced to the disk.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// What has to be on the disk before something may happen that cannot be taken back. Nothing when it is there
+    /// already, or does not have to be.
+    pub fn unsynced(&mut self) -> Option<Unsynced> {
+        if self.durability == Durability::None || !self.is_unsynced {
+            return None;
+        }
+        let file = self.handle.as_ref()?.try_clone().ok()?;
+        self.is_unsynced = false;
+        let folder = self.file.as_ref().and_then(|file| file.parent()).map(Path::to_path_buf);
+        Some(Unsynced { file, folder: folder.filter(|_| std::mem::take(&mut self.is_new)) })
     }
 
     fn adopt(&mut self, loaded: Loaded) {
@@ -290,7 +318,11 @@ impl Session {
         };
         let written = self.write_to(&handle);
         self.handle = Some(handle);
-        written.map_err(Failed::Io)
+        written.map_err(Failed::Io)?;
+        match self.durability {
+            Durability::Entry => self.unsynced().map_or(Ok(()), Unsynced::sync).map_err(Failed::Io),
+            _ => Ok(()),
+        }
     }
 
     fn make_file(&mut self, file: &Path) -> Result<File, Failed> {
@@ -298,6 +330,7 @@ impl Session {
             create_dir_private(dir).map_err(Failed::Io)?;
         }
         let handle = create_private(file).map_err(Failed::Io)?;
+        self.is_new = true;
         self.warnings.extend(lock::lock(&handle, file).map_err(Failed::Lock)?);
         Ok(handle)
     }
@@ -330,7 +363,10 @@ impl Session {
             line.insert(0, '\n');
         }
         match write_line(handle, &line) {
-            Ok(()) => self.open_end = false,
+            Ok(()) => {
+                self.open_end = false;
+                self.is_unsynced = true;
+            }
             Err(err) => {
                 self.open_end |= err.begun;
                 return Err(err.source);

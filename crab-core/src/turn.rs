@@ -82,6 +82,7 @@ pub(crate) async fn run(agent: &mut Agent, prompt: Vec<Part>, line: Line) -> End
     };
     turn.hidden = turn.hide();
     let halt = turn.drive(prompt).await.err();
+    turn.settle().await;
     let seconds = turn.agent.limits.time.unwrap_or_default().as_secs_f64();
     turn.finish(match halt {
         Some(Halt::Aborted) if timed_out.load(Ordering::Relaxed) => {
@@ -375,6 +376,15 @@ impl Turn<'_> {
         let mut failure = error.failure;
         failure.message = self.agent.secrets.redact(&failure.message).into_owned();
         failure
+    }
+
+    /// What was said is on the disk before anything else happens that cannot be taken back.
+    async fn settle(&mut self) {
+        let Some(unsynced) = self.agent.session.unsynced() else { return };
+        let synced = tokio::task::spawn_blocking(move || unsynced.sync()).await;
+        if let Ok(Err(error)) = synced {
+            self.warn(format!("the session may not survive a crash of the machine: the disk said {error}"));
+        }
     }
 
     fn append(&mut self, body: Body) {

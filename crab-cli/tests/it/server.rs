@@ -38,7 +38,8 @@ pub(crate) fn calls(name: &str, arguments: &str) -> Answer {
     chunks(vec![call], "tool_calls")
 }
 
-fn chunks(deltas: Vec<serde_json::Value>, finish: &str) -> Answer {
+/// A stream of these deltas, ended by this word.
+pub(crate) fn chunks(deltas: Vec<serde_json::Value>, finish: &str) -> Answer {
     let mut body = String::new();
     for delta in deltas {
         let chunk = serde_json::json!({"choices": [{"index": 0, "delta": delta}]});
@@ -57,15 +58,20 @@ pub(crate) fn fails(status: u16, message: &str) -> Answer {
 impl Server {
     /// Gives the answers in order, and behind the last one nothing but failures.
     pub(crate) fn start(answers: Vec<Answer>) -> Self {
+        let mut answers = answers.into_iter();
+        Self::answering(move |_| answers.next().unwrap_or_else(|| fails(500, "no more answers")))
+    }
+
+    /// Makes an answer for each request.
+    pub(crate) fn answering(mut answer: impl FnMut(&Asked) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::new(Mutex::new(vec![]));
         let log = asked.clone();
         std::thread::spawn(move || {
-            let mut answers = answers.into_iter();
             for stream in listener.incoming() {
                 // A client that has gone away wants no answer.
-                let _ = serve(stream.unwrap(), &log, &mut answers);
+                let _ = serve(stream.unwrap(), &log, &mut answer);
             }
         });
         Self { port, asked }
@@ -83,11 +89,14 @@ impl Server {
 fn serve(
     stream: TcpStream,
     log: &Mutex<Vec<Asked>>,
-    answers: &mut impl Iterator<Item = Answer>,
+    answer: &mut impl FnMut(&Asked) -> Answer,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut line, mut length) = (String::new(), 0);
-    reader.read_line(&mut line)?;
+    if reader.read_line(&mut line)? == 0 {
+        // Whoever came was killed before it asked.
+        return Ok(());
+    }
     loop {
         let mut header = String::new();
         if reader.read_line(&mut header)? == 0 || header.trim().is_empty() {
@@ -99,10 +108,9 @@ fn serve(
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    log.lock()
-        .unwrap()
-        .push(Asked { line: line.trim().to_owned(), body: String::from_utf8_lossy(&body).into_owned() });
-    let answer = answers.next().unwrap_or_else(|| fails(500, "no more answers"));
+    let asked = Asked { line: line.trim().to_owned(), body: String::from_utf8_lossy(&body).into_owned() };
+    let answer = answer(&asked);
+    log.lock().unwrap().push(asked);
     let length = answer.body.len() + if answer.breaks { 9 } else { 0 };
     let head = format!(
         "HTTP/1.1 {} X\r\ncontent-type: text/event-stream\r\nset-cookie: session=c00kie\r\nopenai-organization: acme-inc\r\n\

@@ -104,6 +104,12 @@ pub const KEYS: &[Key] = {
             "how crab tells that it waits for you while its terminal is not in front",
         ),
         key(
+            "durability",
+            Choice(&["turn", "entry", "none"]),
+            Ignored,
+            "when a session is forced to the disk: at the end of a turn and before a change, each line, or never",
+        ),
+        key(
             "tls",
             Choice(&["webpki", "system"]),
             Ignored,

@@ -122,6 +122,7 @@ timeout = 2
 color = "never"
 editor = "vi"
 notify = "bell"
+durability = "entry"
 tls = "system"
 [providers.deepseek]
 api = "openai-chat"
@@ -175,7 +176,10 @@ max_output = 0x10
     );
     assert_eq!((compat.adaptive_thinking, compat.images, compat.cache), (Some(true), false, Cache::Key));
     assert_eq!(config.fallback, ["openai/gpt-5"]);
-    assert_eq!((config.is_vi, config.notify.as_deref()), (true, Some("bell")));
+    assert_eq!(
+        (config.is_vi, config.notify.as_deref(), config.durability),
+        (true, Some("bell"), Durability::Entry)
+    );
     assert_eq!((provider.api.as_deref(), provider.max_retries), (Some("openai-chat"), Some(0)));
     assert_eq!(provider.stream_idle_timeout, Some(Duration::from_millis(500)));
     assert_eq!(provider.headers["X-A"], "secret");

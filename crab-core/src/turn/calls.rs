@@ -268,6 +268,9 @@ impl Turn<'_> {
 
     /// Runs calls side by side and writes their results in the order of the calls.
     async fn run_batch(&mut self, batch: Vec<Ready<'_>>) -> Vec<String> {
+        if batch.iter().any(|ready| ready.kind != Kind::Read) {
+            self.settle().await;
+        }
         let started = batch.into_iter().map(|mut ready| (ready.call, ready.edited.take(), self.start(ready)));
         let started: Vec<_> = started.collect();
         let mut texts = Vec::with_capacity(started.len());
