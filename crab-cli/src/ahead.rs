@@ -76,10 +76,11 @@ impl Ahead {
         lock(&self.draft).draft = text;
     }
 
-    /// Ends the reading; what stands there is for the next prompt.
-    pub(crate) fn stop(mut self) -> String {
+    /// Ends the reading. Gives what stands there, which is for the next prompt, and the keys that nobody has taken yet.
+    pub(crate) fn stop(mut self) -> (String, Vec<Key>) {
         self.end();
-        self.draft()
+        let keys = std::iter::from_fn(|| self.keys.try_recv().ok()).collect();
+        (self.draft(), keys)
     }
 
     fn end(&mut self) {
@@ -349,6 +350,15 @@ mod tests {
         assert_eq!(focus(b"a"), (None, "a".into()));
         assert_eq!(focus(b"\x1b[O"), (Some(false), "a".into()));
         assert_eq!(focus(b"b\x1b[I"), (Some(true), "ab".into()));
+    }
+
+    #[test]
+    fn keys_that_nobody_has_taken_yet_come_with_the_end() {
+        let (send, keys) = mpsc::unbounded_channel();
+        let draft = Arc::new(Mutex::new(Typing { draft: "half".into(), ..Typing::default() }));
+        let ahead = Ahead { keys, draft, wake: None, thread: None };
+        send.send(line("whole")).unwrap();
+        assert_eq!(ahead.stop(), ("half".to_owned(), vec![line("whole")]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::render::{Detail, Format, Settings};
 
 /// The commands: name, arguments, what each does. Help, completions and the manual come from here.
 pub(crate) const COMMANDS: [(&str, &str, &str); 7] = [
-    ("sessions", "", "list the sessions of this directory"),
+    ("sessions", "", "list the sessions of this directory; `crab sessions --help`: search, show, export, rm"),
     ("models", "[P]", "list the services, or the models of the service P and what they take and cost"),
     ("config", "", "show the configuration and where each value comes from"),
     ("doctor", "", "check keys, configuration, files, programs and the terminal"),

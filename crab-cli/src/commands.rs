@@ -14,8 +14,9 @@ use crab_core::session;
 
 use crate::args::Args;
 use crate::choice::Choice;
-use crate::pick;
+use crate::export;
 use crate::render::SessionFacts;
+use crate::sessions;
 
 /// A command as the table has it.
 pub(crate) struct Slash {
@@ -36,6 +37,8 @@ pub(crate) const COMMANDS: &[Slash] = &[
     slash("/sessions", "[ID]", "list the sessions of this directory, or go on with one", Desk::sessions),
     slash("/new", "", "begin a new session", |_, _| Outcome::Leave(Leave::New)),
     slash("/fork", "", "go on in a copy of this session", Desk::fork),
+    slash("/title", "TEXT", "say what this session is about, for the lists of sessions", Desk::title),
+    slash("/export", "[FILE]", "write this session to FILE, as .md, .html or .json", Desk::export),
     slash("/cost", "", "tokens and money of this session since crab started", Desk::cost),
     slash("/tools", "", "the tools on offer", Desk::tools),
     slash("/permissions", "", "the rules in force", Desk::permissions),
@@ -55,7 +58,7 @@ const fn slash(
 }
 
 /// Commands whose features are not there yet.
-const LATER: [&str; 4] = ["/undo", "/compact", "/context", "/export"];
+const LATER: [&str; 3] = ["/undo", "/compact", "/context"];
 
 /// What a command leads to.
 pub(crate) enum Outcome {
@@ -171,8 +174,8 @@ impl Desk {
     fn sessions(&mut self, id: &str) -> Outcome {
         let Some(home) = &self.home else { return Outcome::Fail("there is no home for sessions".into()) };
         if id.is_empty() {
-            return match pick::table(home, &self.facts.cwd) {
-                Ok((table, _)) => Outcome::Say(table),
+            return match sessions::list(home, Some(&self.facts.cwd), false) {
+                Ok(table) => Outcome::Say(table),
                 Err(stop) => Outcome::Fail(stop.failure.message),
             };
         }
@@ -180,6 +183,24 @@ impl Desk {
             Ok(file) if self.facts.file.as_ref() == Some(&file) => Outcome::Say("this is it\n".into()),
             Ok(_) => Outcome::Leave(Leave::Resume(id.to_owned())),
             Err(err) => Outcome::Fail(err.to_string()),
+        }
+    }
+
+    fn title(&mut self, text: &str) -> Outcome {
+        if text.is_empty() {
+            return Outcome::Fail("say what this session is about: `/title TEXT`".into());
+        }
+        Outcome::Change(Change::Title(text.to_owned()), format!("this session is about: {text}"))
+    }
+
+    fn export(&mut self, name: &str) -> Outcome {
+        let Some(session) = self.facts.file.as_ref().filter(|file| file.exists()) else {
+            return Outcome::Fail("there is nothing to export yet".into());
+        };
+        let name = if name.is_empty() { format!("crab-{}.md", self.facts.id) } else { name.to_owned() };
+        match export::to_file(session, &self.facts.cwd.join(&name)) {
+            Ok(bytes) => Outcome::Say(format!("wrote {bytes} bytes to `{name}`\n")),
+            Err(why) => Outcome::Fail(why),
         }
     }
 

@@ -9,6 +9,7 @@ mod complete;
 mod confirm;
 mod doctor;
 mod editor;
+mod export;
 mod front;
 mod history;
 mod input;
@@ -19,6 +20,7 @@ mod notify;
 mod output;
 mod pick;
 mod render;
+mod sessions;
 mod setup;
 mod shell;
 mod signals;
@@ -45,6 +47,12 @@ use signals::Signals;
 
 fn main() -> ExitCode {
     tty::remember();
+    if let Some(line) = sessions::asked(std::env::args_os().skip(1)) {
+        return match sessions::run(line) {
+            Ok(text) => print(&text),
+            Err(stop) => complain(&stop, Format::Text),
+        };
+    }
     let args = match Args::read(std::env::args_os()) {
         Ok(args) => args,
         Err(Refused::Shown(text)) => return print(&text),
@@ -56,7 +64,7 @@ fn main() -> ExitCode {
     let format = args.output_format;
     let done = match args.task(|dir| PathBuf::from(dir).is_dir()) {
         Task::Prompt(words) => return run(&args, &words).unwrap_or_else(|stop| complain(&stop, format)),
-        Task::Sessions => sessions(&args),
+        Task::Sessions => list_sessions(&args),
         Task::Models(provider) => match models::list(&args, provider.as_deref()) {
             Ok((text, exit)) => {
                 let printed = print(&text);
@@ -244,17 +252,12 @@ fn color(args: &Args, ground: &Ground) -> Color {
     }
 }
 
-fn sessions(args: &Args) -> Result<String, Stop> {
+fn list_sessions(args: &Args) -> Result<String, Stop> {
     let ground = setup::ground(args)?;
     let home = ground.home.ok_or_else(|| {
         Stop::new(FailureKind::Session, "there is no home for sessions: set CRAB_HOME or HOME")
     })?;
-    let (text, warnings) = pick::table(&home, &ground.cwd)?;
-    for warning in warnings {
-        // The list is what was asked for; a closed standard error does not take it away.
-        let _ = writeln!(io::stderr(), "crab: warning: {warning}");
-    }
-    Ok(text)
+    sessions::list(&home, Some(&ground.cwd), false)
 }
 
 /// Each setting, its value and where it comes from, as TOML.

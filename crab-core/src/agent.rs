@@ -112,6 +112,12 @@ async fn run(mut agent: Agent, mut inbox: mpsc::Receiver<Command>, events: broad
         match job {
             Job::Change(Change::Model(model)) => agent.model = model,
             Job::Change(Change::Effort(effort)) => agent.effort = effort,
+            Job::Change(Change::Title(text)) => {
+                if let Err(error) = agent.session.append(crate::session::Body::Title { text }) {
+                    // Nobody may be listening; the title stays with the session as long as it lives.
+                    let _ = events.send(Event::Warned { message: error.to_string() });
+                }
+            }
             Job::Prompt(prompt) => {
                 if !drive(&mut agent, prompt, &mut inbox, &events, &mut queue).await {
                     return;

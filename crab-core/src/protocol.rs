@@ -34,6 +34,8 @@ pub enum Change {
     Model(Model),
     /// How hard the model thinks.
     Effort(Option<Effort>),
+    /// What the session is about.
+    Title(String),
 }
 
 impl std::fmt::Debug for Change {
@@ -41,6 +43,7 @@ impl std::fmt::Debug for Change {
         match self {
             Self::Model(model) => write!(f, "Model({}/{})", model.provider.name(), model.name),
             Self::Effort(effort) => write!(f, "Effort({effort:?})"),
+            Self::Title(title) => write!(f, "Title({title:?})"),
         }
     }
 }

@@ -5,6 +5,7 @@ mod entry;
 mod list;
 mod load;
 mod lock;
+mod transcript;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write};
@@ -20,8 +21,9 @@ use entry::Header;
 use load::{Loaded, Tree, load, read_error};
 
 pub use durability::{Durability, Unsynced};
-pub use entry::{Body, Entry};
+pub use entry::{Body, Entry, Totals};
 pub use list::{Listed, find, latest, list};
+pub use transcript::{Found, Transcript, remove, search};
 
 /// Why a session could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -243,11 +245,26 @@ impl Session {
         let skipped = std::mem::take(&mut self.skipped);
         if !skipped.is_empty() {
             let text = "damaged lines were found and reported when the session was resumed".into();
-            self.push(Body::Note { text, skipped_lines: skipped });
+            self.push(Body::Note { text, skipped_lines: skipped, totals: None });
         }
         let entry = self.push(body);
         self.save()?;
         Ok(entry)
+    }
+
+    /// Writes down what the session came to, at the end of a turn.
+    ///
+    /// # Errors
+    /// As [`Session::append`].
+    pub fn end_turn(&mut self) -> Result<(), Error> {
+        let totals = self.tree.totals.clone();
+        let text = format!("end of turn {}", totals.turns);
+        self.append(Body::Note { text, skipped_lines: vec![], totals: Some(totals) }).map(drop)
+    }
+
+    /// What the session came to.
+    pub fn totals(&self) -> &Totals {
+        &self.tree.totals
     }
 
     /// The conversation: from the root to the newest leaf.

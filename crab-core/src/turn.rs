@@ -82,6 +82,9 @@ pub(crate) async fn run(agent: &mut Agent, prompt: Vec<Part>, line: Line) -> End
     };
     turn.hidden = turn.hide();
     let halt = turn.drive(prompt).await.err();
+    if let Err(error) = turn.agent.session.end_turn() {
+        turn.unsaved_because(&error);
+    }
     turn.settle().await;
     let seconds = turn.agent.limits.time.unwrap_or_default().as_secs_f64();
     turn.finish(match halt {
@@ -388,7 +391,12 @@ impl Turn<'_> {
     }
 
     fn append(&mut self, body: Body) {
-        let Err(error) = self.agent.session.append(body) else { return };
+        if let Err(error) = self.agent.session.append(body) {
+            self.unsaved_because(&error);
+        }
+    }
+
+    fn unsaved_because(&mut self, error: &crate::session::Error) {
         // Once is enough: a full disk fails every entry that follows.
         if !std::mem::replace(&mut self.unsaved, true) {
             self.warn(error.to_string());

@@ -185,7 +185,20 @@ impl Front {
     async fn unlisten(&mut self, ahead: Option<Ahead>) {
         if let Some(ahead) = ahead {
             self.screen.output.settled().await;
-            self.draft = ahead.stop();
+            let (draft, keys) = ahead.stop();
+            self.draft = draft;
+            for key in keys {
+                match key {
+                    Key::Line(line) => self.queue.push_back(line),
+                    Key::End => self.is_ending = true,
+                    // Taken back before it was seen to wait.
+                    Key::Recall if self.draft.is_empty() => {
+                        self.draft = self.queue.pop_back().unwrap_or_default()
+                    }
+                    // There is nothing left to stop, and the prompt shows the draft.
+                    Key::Recall | Key::Escape | Key::Suspend | Key::Changed => {}
+                }
+            }
         }
     }
 

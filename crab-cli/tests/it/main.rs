@@ -7,6 +7,7 @@ mod pictures;
 mod print;
 mod screen;
 mod server;
+mod sessions;
 mod survive;
 mod terminal;
 mod tidy;

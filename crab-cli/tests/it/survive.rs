@@ -276,7 +276,8 @@ fn has_strace() -> bool {
     works.is_ok_and(|output| output.status.success())
 }
 
-/// Runs the story with a fault at the nth of some system calls; false when it makes fewer of them.
+/// Runs the story with a fault at the nth of some system calls of any thread, as strace counts them; false when none
+/// makes so many.
 fn faulty(story: &Story, fault: &str, calls: &str, path: Option<&str>) -> bool {
     story.begin_anew();
     let trace = format!("trace={calls}");
@@ -323,7 +324,7 @@ fn a_run_that_is_killed_at_a_system_call_goes_on() {
     let files = sweep(&kill, calls, None, 1);
     let writes = sweep(&kill, "write", None, if is_whole { 1 } else { 7 });
     println!("killed at {session} calls on the session, {files} on files, {writes} writes");
-    assert!(session > 10 && files > 2 && writes > 2, "{session} {files} {writes}");
+    assert!(session > 10 && files > 0 && writes > 2, "{session} {files} {writes}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::message::{Assistant, Part, ToolResult};
+use crate::message::{Assistant, Part, ToolResult, Usage};
 use crate::protocol::{By, Decision};
 use crate::redact::Secrets;
 use crate::stamp;
@@ -103,6 +103,9 @@ pub enum Body {
         /// The numbers of the lines that were found damaged, and that later readers need not report again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         skipped_lines: Vec<u64>,
+        /// At the end of a turn: what the session came to by then, so that a list need not read all of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        totals: Option<Totals>,
     },
     /// An entry that this crab cannot read. It stays in the file; it is never written.
     #[serde(skip)]
@@ -112,13 +115,38 @@ pub enum Body {
     },
 }
 
+/// What a session came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Prompts.
+    pub turns: u64,
+    /// Tokens and money of all requests, as far as the services told.
+    pub usage: Usage,
+    /// What it is about, when somebody said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+impl Totals {
+    /// Counts an entry.
+    pub(super) fn add(&mut self, body: &Body) {
+        match body {
+            Body::User { .. } => self.turns += 1,
+            Body::Assistant(message) => self.usage.add(&message.usage),
+            Body::Title { text } => self.title = Some(text.clone()),
+            _ => {}
+        }
+    }
+}
+
 impl Body {
     /// A note.
     pub fn note(text: impl Into<String>) -> Self {
-        Self::Note { text: text.into(), skipped_lines: vec![] }
+        Self::Note { text: text.into(), skipped_lines: vec![], totals: None }
     }
 
-    fn kind(&self) -> &str {
+    /// The word for it in the file.
+    pub fn kind(&self) -> &str {
         match self {
             Self::User { .. } => "user",
             Self::Assistant(_) => "assistant",
@@ -138,7 +166,14 @@ impl Body {
             Self::User { content } => secrets.redact_parts(content),
             Self::Assistant(message) => secrets.redact_assistant(message),
             Self::ToolResult(result) => secrets.redact_parts(&mut result.content),
-            Self::Title { text } | Self::Note { text, .. } => secrets.redact_string(text),
+            Self::Title { text } => secrets.redact_string(text),
+            Self::Note { text, totals, .. } => {
+                secrets.redact_string(text);
+                totals
+                    .iter_mut()
+                    .filter_map(|totals| totals.title.as_mut())
+                    .for_each(|title| secrets.redact_string(title));
+            }
             Self::Model { .. } | Self::Permission { .. } | Self::Unknown { .. } => {}
         }
     }
@@ -251,6 +286,8 @@ fn body(kind: &str, line: &[u8]) -> Result<Option<Body>, serde_json::Error> {
         text: String,
         #[serde(default)]
         skipped_lines: Vec<u64>,
+        #[serde(default)]
+        totals: Option<Totals>,
     }
     let read = |user: User| Body::User { content: user.content };
     Ok(Some(match kind {
@@ -267,8 +304,8 @@ fn body(kind: &str, line: &[u8]) -> Result<Option<Body>, serde_json::Error> {
         }
         "title" => Body::Title { text: serde_json::from_slice::<Text>(line)?.text },
         "note" => {
-            let Text { text, skipped_lines } = serde_json::from_slice(line)?;
-            Body::Note { text, skipped_lines }
+            let Text { text, skipped_lines, totals } = serde_json::from_slice(line)?;
+            Body::Note { text, skipped_lines, totals }
         }
         _ => return Ok(None),
     }))

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::Error;
-use super::entry::{self, Body, Header, Line};
+use super::entry::{self, Body, Header, Line, Totals};
 use super::load::{load_header, read_error};
 use crate::home::Home;
 use crate::message::text_of;
@@ -25,6 +26,8 @@ pub struct Listed {
     pub modified: SystemTime,
     /// Its first prompt; empty when that is not near the beginning of the file.
     pub prompt: String,
+    /// What it came to.
+    pub totals: Totals,
     /// The file.
     pub file: PathBuf,
 }
@@ -74,9 +77,10 @@ pub fn list(home: &Home, cwd: Option<&Path>) -> Result<(Vec<Listed>, Vec<String>
     let (mut sessions, mut warnings) = (Vec::new(), Vec::new());
     for (modified, file) in newest_first(files) {
         match read_head(&file) {
-            Ok(Some(Head { header, prompt })) => {
+            Ok(Some(Head { header, prompt, handle })) => {
                 let Header { id, cwd, created, .. } = header;
-                sessions.push(Listed { id, cwd, created, modified, prompt, file });
+                let totals = totals(&handle).map_err(|source| read_error(&file, source))?;
+                sessions.push(Listed { id, cwd, created, modified, prompt, totals, file });
             }
             Ok(None) => {}
             Err(err) => warnings.push(err.to_string()),
@@ -87,7 +91,7 @@ pub fn list(home: &Home, cwd: Option<&Path>) -> Result<(Vec<Listed>, Vec<String>
 
 fn candidates(found: &[(SystemTime, PathBuf)]) -> Vec<String> {
     let describe = |(_, file): &(SystemTime, PathBuf)| match read_head(file) {
-        Ok(Some(Head { header, prompt })) => {
+        Ok(Some(Head { header, prompt, .. })) => {
             let start: String = prompt.lines().next().unwrap_or_default().chars().take(50).collect();
             format!("{}  {}  {}  {start}", header.id, header.created, header.cwd)
         }
@@ -105,6 +109,7 @@ fn id_in_name(file: &Path) -> String {
 struct Head {
     header: Header,
     prompt: String,
+    handle: File,
 }
 
 /// The header and the first prompt; `Ok(None)` for a file in which nothing was said.
@@ -112,7 +117,7 @@ fn read_head(file: &Path) -> Result<Option<Head>, Error> {
     /// As much of a file as a list may cost.
     const LIMIT: u64 = 256 * 1024;
     let handle = File::open(file).map_err(|source| read_error(file, source))?;
-    let mut reader = BufReader::new(handle.take(LIMIT));
+    let mut reader = BufReader::new((&handle).take(LIMIT));
     let Some(header) = load_header(&mut reader, file)? else { return Ok(None) };
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).map_err(|source| read_error(file, source))?;
@@ -120,14 +125,80 @@ fn read_head(file: &Path) -> Result<Option<Head>, Error> {
         return Ok(None);
     }
     let prompt = rest.split(|byte| *byte == b'\n').find_map(prompt_of).unwrap_or_default();
-    Ok(Some(Head { header, prompt }))
+    Ok(Some(Head { header, prompt, handle }))
+}
+
+/// What a session came to: the newest line that says so, which is the last but for what a turn that was killed left, and
+/// what stands behind it. Without one the whole file is read.
+fn totals(file: &File) -> std::io::Result<Totals> {
+    /// Most sessions are not longer, and most turns' last lines neither.
+    const FIRST: u64 = 32 * 1024;
+    let length = file.metadata()?.len();
+    let mut size = FIRST;
+    loop {
+        let from = length.saturating_sub(size);
+        let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(usize::MAX)];
+        let read = read_at(file, &mut bytes, from)?;
+        // The first line is cut, unless it is that of the file.
+        let start = if from == 0 { 0 } else { bytes.iter().position(|byte| *byte == b'\n').unwrap_or(read) };
+        if let Some(totals) = totals_in(&bytes[start..read], from == 0) {
+            return Ok(totals);
+        }
+        size = size.saturating_mul(16);
+    }
+}
+
+fn read_at(file: &File, bytes: &mut [u8], from: u64) -> std::io::Result<usize> {
+    let mut read = 0;
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], from + read as u64) {
+            // It has become shorter meanwhile, which only another program can do.
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(err) if err.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(err) => return Err(err),
+        }
+    }
+    Ok(read)
+}
+
+/// `None` when these lines do not say what was before them.
+fn totals_in(lines: &[u8], is_all: bool) -> Option<Totals> {
+    let mut behind = vec![];
+    let mut totals = None;
+    for line in lines.rsplit(|byte| *byte == b'\n') {
+        // Results of tools are the most of a session, and count nothing.
+        if !COUNTED.iter().any(|kind| line.starts_with(kind)) {
+            continue;
+        }
+        match body_of(line) {
+            Some(Body::Note { totals: Some(found), .. }) => {
+                totals = Some(found);
+                break;
+            }
+            Some(body) => behind.push(body),
+            None => {}
+        }
+    }
+    let mut totals = totals.or_else(|| is_all.then(Totals::default))?;
+    behind.iter().rev().for_each(|body| totals.add(body));
+    Some(totals)
+}
+
+/// How the lines that count begin, as crab writes them.
+const COUNTED: [&[u8]; 4] =
+    [b"{\"type\":\"user\"", b"{\"type\":\"assistant\"", b"{\"type\":\"title\"", b"{\"type\":\"note\""];
+
+fn body_of(line: &[u8]) -> Option<Body> {
+    match entry::decode(line) {
+        Ok(Line::Entry { entry, .. }) => Some(entry.body),
+        _ => None,
+    }
 }
 
 fn prompt_of(line: &[u8]) -> Option<String> {
-    match entry::decode(line) {
-        Ok(Line::Entry { entry: entry::Entry { body: Body::User { content }, .. }, .. }) => {
-            Some(text_of(&content))
-        }
+    match body_of(line) {
+        Some(Body::User { content }) => Some(text_of(&content)),
         _ => None,
     }
 }

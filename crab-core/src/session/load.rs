@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Error;
-use super::entry::{self, Body, Entry, Header, Line, VERSION};
+use super::entry::{self, Body, Entry, Header, Line, Totals, VERSION};
 
 /// The entries of a session and how they hang together.
 #[derive(Default)]
@@ -17,12 +17,15 @@ pub(super) struct Tree {
     parents: Vec<Option<usize>>,
     by_id: HashMap<String, usize>,
     leaf: Option<usize>,
+    /// What all branches came to.
+    pub(super) totals: Totals,
 }
 
 impl Tree {
     pub(super) fn push(&mut self, entry: Entry, parent: Option<usize>) -> Arc<Entry> {
         let entry = Arc::new(entry);
         let index = self.entries.len();
+        self.totals.add(&entry.body);
         self.by_id.insert(entry.id.clone(), index);
         // What cannot be read is no end of a conversation: a line of another program must not hide what was said.
         if !matches!(entry.body, Body::Unknown { .. }) {
