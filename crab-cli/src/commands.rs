@@ -10,13 +10,14 @@ use crab_core::home::Home;
 use crab_core::message::Usage;
 use crab_core::protocol::Change;
 use crab_core::provider::{Effort, SERVICES, models};
-use crab_core::session;
+use crab_core::session::{self, Transcript};
 
 use crate::args::Args;
 use crate::choice::Choice;
 use crate::export;
 use crate::render::SessionFacts;
 use crate::sessions;
+use crate::tree;
 
 /// A command as the table has it.
 pub(crate) struct Slash {
@@ -37,6 +38,7 @@ pub(crate) const COMMANDS: &[Slash] = &[
     slash("/sessions", "[ID]", "list the sessions of this directory, or go on with one", Desk::sessions),
     slash("/new", "", "begin a new session", |_, _| Outcome::Leave(Leave::New)),
     slash("/fork", "", "go on in a copy of this session", Desk::fork),
+    slash("/tree", "[N]", "show the turns with their branches, or go on behind turn N", Desk::tree),
     slash("/title", "TEXT", "say what this session is about, for the lists of sessions", Desk::title),
     slash("/export", "[FILE]", "write this session to FILE, as .md, .html or .json", Desk::export),
     slash("/cost", "", "tokens and money of this session since crab started", Desk::cost),
@@ -183,6 +185,26 @@ impl Desk {
             Ok(file) if self.facts.file.as_ref() == Some(&file) => Outcome::Say("this is it\n".into()),
             Ok(_) => Outcome::Leave(Leave::Resume(id.to_owned())),
             Err(err) => Outcome::Fail(err.to_string()),
+        }
+    }
+
+    fn tree(&mut self, number: &str) -> Outcome {
+        let file = self.facts.file.as_ref().filter(|file| file.exists());
+        let Some(file) = file else { return Outcome::Fail("nothing was said in this session yet".into()) };
+        let turns = match Transcript::read(file) {
+            Ok(transcript) => transcript.turns,
+            Err(err) => return Outcome::Fail(err.to_string()),
+        };
+        if number.is_empty() {
+            return Outcome::Say(tree::drawn(&turns));
+        }
+        match turns.iter().find(|turn| number.parse() == Ok(turn.number)) {
+            Some(turn) => {
+                let words =
+                    format!("the conversation goes on behind turn {number}: {}", tree::line(&turn.prompt));
+                Outcome::Change(Change::GoTo(turn.end.clone()), words)
+            }
+            None => Outcome::Fail(format!("there is no turn {number}: /tree shows them")),
         }
     }
 

@@ -25,6 +25,7 @@ mod setup;
 mod shell;
 mod signals;
 mod stdin;
+mod tree;
 mod tty;
 
 use std::io::{self, IsTerminal, Write};

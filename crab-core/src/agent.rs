@@ -15,7 +15,7 @@ use crate::protocol::{Change, Command, Event};
 use crate::provider::{Effort, Provider};
 use crate::redact::Secrets;
 use crate::seen::Seen;
-use crate::session::Session;
+use crate::session::{self, Body, Session};
 use crate::tools::Tool;
 use crate::turn;
 
@@ -113,17 +113,23 @@ async fn run(mut agent: Agent, mut inbox: mpsc::Receiver<Command>, events: broad
             Job::Change(Change::Model(model)) => agent.model = model,
             Job::Change(Change::Effort(effort)) => agent.effort = effort,
             Job::Change(Change::Title(text)) => {
-                if let Err(error) = agent.session.append(crate::session::Body::Title { text }) {
-                    // Nobody may be listening; the title stays with the session as long as it lives.
-                    let _ = events.send(Event::Warned { message: error.to_string() });
-                }
+                tell(agent.session.append(Body::Title { text }).map(drop), &events);
             }
+            Job::Change(Change::GoTo(id)) => tell(agent.session.go_to(&id), &events),
             Job::Prompt(prompt) => {
                 if !drive(&mut agent, prompt, &mut inbox, &events, &mut queue).await {
                     return;
                 }
             }
         }
+    }
+}
+
+/// What could not be saved stays with the session as long as it lives.
+fn tell(done: Result<(), session::Error>, events: &broadcast::Sender<Event>) {
+    if let Err(error) = done {
+        // Nobody may be listening.
+        let _ = events.send(Event::Warned { message: error.to_string() });
     }
 }
 

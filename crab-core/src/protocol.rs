@@ -36,6 +36,8 @@ pub enum Change {
     Effort(Option<Effort>),
     /// What the session is about.
     Title(String),
+    /// What is said next follows this entry of the session.
+    GoTo(String),
 }
 
 impl std::fmt::Debug for Change {
@@ -44,6 +46,7 @@ impl std::fmt::Debug for Change {
             Self::Model(model) => write!(f, "Model({}/{})", model.provider.name(), model.name),
             Self::Effort(effort) => write!(f, "Effort({effort:?})"),
             Self::Title(title) => write!(f, "Title({title:?})"),
+            Self::GoTo(id) => write!(f, "GoTo({id})"),
         }
     }
 }

@@ -6,6 +6,7 @@ mod list;
 mod load;
 mod lock;
 mod transcript;
+mod turns;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write};
@@ -24,6 +25,7 @@ pub use durability::{Durability, Unsynced};
 pub use entry::{Body, Entry, Totals};
 pub use list::{Listed, find, latest, list};
 pub use transcript::{Found, Transcript, remove, search};
+pub use turns::Turn;
 
 /// Why a session could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +78,12 @@ pub enum Error {
         file: PathBuf,
         /// The process, where the system tells.
         holder: Option<u32>,
+    },
+    /// The session has no such entry.
+    #[error("this session has no entry `{id}`")]
+    NoEntry {
+        /// What was looked for.
+        id: String,
     },
     /// No session has this id.
     #[error("no session has an id that begins with `{id}`: `crab sessions` lists them")]
@@ -260,6 +268,18 @@ impl Session {
         let totals = self.tree.totals.clone();
         let text = format!("end of turn {}", totals.turns);
         self.append(Body::Note { text, skipped_lines: vec![], totals: Some(totals) }).map(drop)
+    }
+
+    /// What is said next follows this entry, and not the newest one. A note says so in the file, where the branch that is
+    /// left stays as it is.
+    ///
+    /// # Errors
+    /// There is no such entry; or as [`Session::append`].
+    pub fn go_to(&mut self, id: &str) -> Result<(), Error> {
+        if !self.tree.go_to(id) {
+            return Err(Error::NoEntry { id: id.to_owned() });
+        }
+        self.append(Body::note("the conversation goes on from here")).map(drop)
     }
 
     /// What the session came to.

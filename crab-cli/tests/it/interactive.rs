@@ -224,6 +224,44 @@ fn sessions_are_listed_gone_on_with_and_copied() {
 }
 
 #[test]
+fn a_conversation_goes_on_from_an_earlier_turn() {
+    let crab = Crab::new();
+    let mut terminal = Terminal::sized(&crab, (40, 80), &[]);
+    terminal.prompt();
+    for (prompt, count) in [("first", 2), ("second", 2)] {
+        terminal.press(&format!("{prompt}\r"));
+        terminal.until(prompt, |screen| screen.contents().matches(prompt).count() == count);
+        terminal.prompt();
+    }
+    terminal.press("/tree 1\r");
+    terminal.text("goes on behind turn 1: first");
+    terminal.prompt();
+    terminal.press("third\r");
+    terminal.until("third", |screen| screen.contents().matches("third").count() == 2);
+    terminal.prompt();
+    terminal.press("/tree\r");
+    terminal.text("2 \u{25cb}   second");
+    terminal.text("3 \u{25cf}   third  \u{2190} here");
+    terminal.prompt();
+    terminal.press("/tree 9\r");
+    terminal.text("there is no turn 9");
+    terminal.prompt();
+    terminal.press("/title a tree of turns\r");
+    terminal.text("this session is about: a tree of turns");
+    terminal.prompt();
+    terminal.press("/export notes.md\r");
+    terminal.text("bytes to `notes.md`");
+    terminal.prompt();
+    assert!(crab.get("notes.md").starts_with("# a tree of turns\n"), "{}", crab.get("notes.md"));
+    assert!(crab.get("notes.md").contains("third") && !crab.get("notes.md").contains("second"));
+    terminal.press("/export notes.md\r");
+    terminal.text("is there already");
+    terminal.prompt();
+    assert_eq!(terminal.leave(), 0);
+    assert!(crab.run(&["sessions"]).ok().out.contains("a tree of turns"));
+}
+
+#[test]
 fn what_is_typed_while_a_turn_runs_is_not_lost() {
     let crab = Crab::new();
     let wait = r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch begun; until [ -e go ]; do sleep 0.01; done"}}]}"#;

@@ -36,6 +36,18 @@ impl Tree {
         entry
     }
 
+    /// The index of the entry that this one follows.
+    pub(super) fn parent(&self, index: usize) -> Option<usize> {
+        self.parents[index]
+    }
+
+    /// The next entry follows this one. False when there is no such entry.
+    pub(super) fn go_to(&mut self, id: &str) -> bool {
+        let found = self.by_id.get(id).copied();
+        self.leaf = found.or(self.leaf);
+        found.is_some()
+    }
+
     pub(super) fn contains(&self, id: &str) -> bool {
         self.by_id.contains_key(id)
     }

@@ -11,6 +11,7 @@ use super::Error;
 use super::entry::{Body, Entry, Totals};
 use super::list::{Listed, list};
 use super::load::{load, load_header, read_error};
+use super::turns::{Turn, turns};
 use crate::home::Home;
 use crate::message::text_of;
 
@@ -25,6 +26,8 @@ pub struct Transcript {
     pub created: String,
     /// The conversation: from the root to the newest leaf.
     pub entries: Vec<Arc<Entry>>,
+    /// Every turn, over all branches.
+    pub turns: Vec<Turn>,
     /// What it came to.
     pub totals: Totals,
     /// What could not be read.
@@ -41,13 +44,14 @@ impl Transcript {
         if file.metadata().map_err(|err| read_error(file, err))?.is_file() {
             let handle = File::open(file).map_err(|err| read_error(file, err))?;
             if let Some(loaded) = load(BufReader::with_capacity(1 << 16, handle), file)? {
-                let entries = loaded.tree.path();
+                let (entries, turns) = (loaded.tree.path(), turns(&loaded.tree));
                 let (header, totals, warnings) = (loaded.header, loaded.tree.totals, loaded.warnings);
                 return Ok(Self {
                     id: header.id,
                     cwd: header.cwd,
                     created: header.created,
                     entries,
+                    turns,
                     totals,
                     warnings,
                 });
