@@ -9,7 +9,7 @@ use super::answer::Decode;
 use super::compat::Compat;
 use super::failure::Said;
 use super::fitted::fitted;
-use super::http::{Amended, Exchange, Http};
+use super::http::{Amend, Exchange, Http};
 use super::learn::learn;
 use super::models;
 use super::retry::{self, Policy};
@@ -28,6 +28,66 @@ pub(super) struct Dialect {
 
 /// So often a body is amended in one try; each amendment teaches something, so that more would mean going in circles.
 const AMENDMENTS: usize = 5;
+
+/// What is learnt within one try. It counts for later ones when the service takes what came of it: words in passing can
+/// look like a refusal of something that the request holds.
+struct Lessons {
+    learnt: Arc<Mutex<HashMap<String, Compat>>>,
+    request: Arc<Request>,
+    dialect: Dialect,
+    service: String,
+    /// What goes out.
+    body: Value,
+    /// How the service was taken to be so far, the last one the present.
+    tried: Vec<Compat>,
+    told: Vec<String>,
+}
+
+impl Lessons {
+    fn begun(mut self) -> Self {
+        self.body = self.tried.last().map_or(Value::Null, |compat| self.made(compat));
+        self
+    }
+
+    fn made(&self, compat: &Compat) -> Value {
+        (self.dialect.body)(&fitted(&self.request, compat), compat, &self.service)
+    }
+}
+
+impl Amend for Lessons {
+    fn body(&self) -> Vec<u8> {
+        self.body.to_string().into_bytes()
+    }
+
+    fn amend(&mut self, said: &Said) -> bool {
+        let messages = self.request.messages.len();
+        let Some(lesson) = self.tried.last().and_then(|compat| learn(compat, said, &self.body, messages))
+        else {
+            return false;
+        };
+        if self.tried.contains(&lesson.compat) || self.tried.len() > AMENDMENTS {
+            return false;
+        }
+        let amended = self.made(&lesson.compat);
+        // What changes nothing here would only be refused again.
+        if amended == self.body {
+            return false;
+        }
+        self.body = amended;
+        self.tried.push(lesson.compat);
+        let (service, model) = (&self.service, &self.request.model);
+        self.told.extend(lesson.told.map(|told| format!("`{service}` ({model}) {told}")));
+        true
+    }
+
+    fn accepted(&mut self) -> Vec<String> {
+        if let [_, .., last] = self.tried[..] {
+            let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+            learnt.insert(self.request.model.clone(), last);
+        }
+        std::mem::take(&mut self.told)
+    }
+}
 
 /// A service.
 pub(super) struct Client {
@@ -56,30 +116,17 @@ impl Provider for Client {
         retry::stream(self.policy, move || {
             let known = learnt.lock().unwrap_or_else(PoisonError::into_inner).get(&request.model).copied();
             let compat = known.unwrap_or(start);
-            let decoder = (dialect.decoder)(&compat);
-            let name = http.service.name.clone();
-            let body = (dialect.body)(&fitted(&request, &compat), &compat, &name);
-            let bytes = body.to_string().into_bytes();
-            let (learnt, request) = (Arc::clone(&learnt), Arc::clone(&request));
-            let (mut tried, mut body) = (vec![compat], body);
-            let amend = move |said: &Said| {
-                let lesson = learn(tried.last()?, said, &body, request.messages.len())?;
-                let new = lesson.compat;
-                if tried.contains(&new) || tried.len() > AMENDMENTS {
-                    return None;
-                }
-                let amended = (dialect.body)(&fitted(&request, &new), &new, &name);
-                // What changes nothing here would only be refused again.
-                if amended == body {
-                    return None;
-                }
-                body = amended;
-                tried.push(new);
-                learnt.lock().unwrap_or_else(PoisonError::into_inner).insert(request.model.clone(), new);
-                let told = lesson.told.map(|told| format!("`{name}` ({}) {told}", request.model));
-                Some(Amended { body: body.to_string().into_bytes(), told })
+            let lessons = Lessons {
+                learnt: Arc::clone(&learnt),
+                request: Arc::clone(&request),
+                dialect,
+                service: http.service.name.clone(),
+                body: Value::Null,
+                tried: vec![compat],
+                told: vec![],
             };
-            http.attempt(Exchange { body: bytes, decoder, amend: Box::new(amend) })
+            let decoder = (dialect.decoder)(&compat);
+            http.attempt(Exchange { decoder, amend: Box::new(lessons.begun()) })
         })
     }
 

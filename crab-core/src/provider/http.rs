@@ -56,21 +56,20 @@ pub(super) struct Built {
     note: Option<String>,
 }
 
-/// Builds the body again after the service named something in it that it does not accept.
-pub(super) type Amend = Box<dyn FnMut(&Said) -> Option<Amended> + Send>;
-
-/// A body without what the service does not accept.
-pub(super) struct Amended {
-    pub(super) body: Vec<u8>,
-    /// What the user should know of it.
-    pub(super) told: Option<String>,
+/// A body that is built again when the service names something in it that it does not accept.
+pub(super) trait Amend: Send {
+    /// What is sent now.
+    fn body(&self) -> Vec<u8>;
+    /// Leaves out what was refused. False when there is nothing to leave out, so that the refusal stands.
+    fn amend(&mut self, said: &Said) -> bool;
+    /// The service has taken it. Gives what the user should know of what was left out.
+    fn accepted(&mut self) -> Vec<String>;
 }
 
 /// One request: its body and what reads the answer.
 pub(super) struct Exchange {
-    pub(super) body: Vec<u8>,
     pub(super) decoder: Box<dyn Decode>,
-    pub(super) amend: Amend,
+    pub(super) amend: Box<dyn Amend>,
 }
 
 impl Http {
@@ -88,11 +87,11 @@ impl Http {
 
     /// Sends the request when first polled; dropping the stream cancels it.
     pub(super) fn attempt(self: &Arc<Self>, exchange: Exchange) -> Attempt {
-        let Exchange { body, decoder, amend } = exchange;
+        let Exchange { decoder, amend } = exchange;
         let reader = Reader {
             http: Arc::clone(self),
             answer: Answer::new(decoder),
-            state: State::Unsent { body, amend },
+            state: State::Unsent(amend),
             fault: None,
             told: VecDeque::new(),
             deadline: Instant::now(),
@@ -106,15 +105,11 @@ impl Http {
     }
 
     /// Sends the body, and sends it again amended when the service names what it does not accept.
-    async fn open(
-        &self,
-        mut body: Vec<u8>,
-        mut amend: Amend,
-        told: &mut VecDeque<String>,
-    ) -> Result<Reply, Fault> {
+    async fn open(&self, mut amend: Box<dyn Amend>, told: &mut VecDeque<String>) -> Result<Reply, Fault> {
         loop {
-            let mut reply = self.send(body).await?;
+            let mut reply = self.send(amend.body()).await?;
             if (200..300).contains(&reply.status) {
+                told.extend(amend.accepted());
                 return Ok(reply);
             }
             if (300..400).contains(&reply.status) {
@@ -123,10 +118,8 @@ impl Http {
                 return Err(error.into());
             }
             let mut said = self.error_body(&mut reply).await;
-            if let Some(amended) = amend(&said) {
+            if amend.amend(&said) {
                 reply.give_up(false);
-                body = amended.body;
-                told.extend(amended.told);
                 continue;
             }
             let limit = || wait_for_limit(|name| reply.header(name)).filter(|_| reply.status == 429);
@@ -286,7 +279,7 @@ struct Reader {
 }
 
 enum State {
-    Unsent { body: Vec<u8>, amend: Amend },
+    Unsent(Box<dyn Amend>),
     Open(Box<Reply>),
     Ended,
 }
@@ -304,7 +297,7 @@ impl Reader {
                 return Some(Err(fault));
             }
             match std::mem::replace(&mut self.state, State::Ended) {
-                State::Unsent { body, amend } => match self.http.open(body, amend, &mut self.told).await {
+                State::Unsent(amend) => match self.http.open(amend, &mut self.told).await {
                     Ok(mut reply) => {
                         self.deadline = Instant::now() + self.http.idle * FIRST;
                         self.told.extend(reply.warning.take());

@@ -256,6 +256,26 @@ async fn parameters_that_are_refused_are_left_out_and_the_lesson_is_kept() {
 }
 
 #[tokio::test]
+async fn words_in_passing_teach_nothing_that_lasts() {
+    let server = MockServer::start().await;
+    let words = "the schema of the function `reasoning_effort` is not valid";
+    let refusal = ResponseTemplate::new(400).set_body_json(json!({"error": {"message": words}}));
+    Mock::given(method("POST")).respond_with(refusal).mount(&server).await;
+    let provider = by_name(options(Api::OpenaiChat, &server.uri())).unwrap();
+    let mut request = request();
+    request.effort = Some(crab_core::provider::Effort::High);
+    for _ in 0..2 {
+        let outcome = ask_for(provider.as_ref(), request.clone()).await;
+        failed(&outcome, FailureKind::BadRequest, &[words]);
+        assert_eq!(outcome.warnings, [""; 0]);
+    }
+    let received = server.received_requests().await.unwrap();
+    let asks =
+        |request: &wiremock::Request| String::from_utf8_lossy(&request.body).contains("reasoning_effort");
+    assert_eq!(received.iter().map(asks).collect::<Vec<_>>(), [true, false, true, false]);
+}
+
+#[tokio::test]
 async fn a_service_without_eyes_gets_the_conversation_without_its_images() {
     for (status, words) in
         [(404, "No endpoints found that support image input"), (500, "image input is not supported")]
