@@ -120,8 +120,10 @@ impl Text {
     }
 
     fn clear_status(&mut self) -> io::Result<()> {
-        let clear = self.status.as_mut().map(Status::clear).unwrap_or_default();
-        if clear.is_empty() { Ok(()) } else { self.err.write(clear) }
+        match self.status.as_mut().filter(|status| status.is_shown()) {
+            Some(status) => self.err.write(status.clear(size().0)),
+            None => Ok(()),
+        }
     }
 
     /// The same for standard error alone, beside a renderer that owns standard output.
@@ -392,8 +394,7 @@ impl Renderer for Text {
         // Beside text that is not at its line's end there is no place for it.
         let is_busy = self.is_err_open || (self.is_shared && self.open_line.is_some());
         let Some(status) = self.status.as_mut().filter(|_| !is_busy) else { return Ok(()) };
-        let size = crossterm::terminal::size().map_or((80, 24), |(width, rows)| (width.into(), rows.into()));
-        let news = status.draw(&caret::line(draft), size, self.paint);
+        let news = status.draw(&caret::line(draft), size(), self.paint);
         news.map_or(Ok(()), |news| self.err.write(news))
     }
 
@@ -405,6 +406,11 @@ impl Renderer for Text {
         self.clear_status()?;
         self.close_line()
     }
+}
+
+/// Columns and rows of the terminal.
+fn size() -> (usize, usize) {
+    crossterm::terminal::size().map_or((80, 24), |(width, rows)| (width.into(), rows.into()))
 }
 
 fn whole(text: &str) -> String {

@@ -14,7 +14,7 @@ use crate::caret;
 const TITLE: usize = 24;
 /// Lines of a running command.
 const TAIL: usize = 5;
-/// No line is longer, for a terminal that is made narrower may wrap what cannot be taken away then.
+/// No line is longer, for on some terminals that are made narrower it could not be taken away then.
 const LONGEST: usize = 79;
 /// Of an output that comes in floods so many bytes are looked at, which is more than can be shown.
 const LOOK: usize = 2_000;
@@ -23,6 +23,8 @@ const LOOK: usize = 2_000;
 pub(super) struct Status {
     /// Lines on the screen.
     shown: Vec<String>,
+    /// Whether the terminal wraps anew what stands there when its width changes.
+    rewraps: bool,
     /// Since when something runs; `None`: nothing does.
     since: Option<Instant>,
     /// What runs, the newest last: an id and its name.
@@ -40,6 +42,7 @@ impl Status {
     pub(super) fn new(window: Option<u64>) -> Self {
         Self {
             shown: vec![],
+            rewraps: rewraps(|name| std::env::var(name).ok()),
             since: None,
             running: vec![],
             tail: VecDeque::new(),
@@ -93,14 +96,27 @@ impl Status {
         self.filled = usage.input.map(|input| input.saturating_add(answered)).or(self.filled);
     }
 
-    /// What takes the lines away, when they are there. A terminal that was made narrower meanwhile may have wrapped them;
-    /// their beginning then stays, for whoever moves up further on a terminal that does not wrap eats what was said.
-    pub(super) fn clear(&mut self) -> String {
-        match std::mem::take(&mut self.shown).len() {
+    /// Whether there is something to take away.
+    pub(super) fn is_shown(&self) -> bool {
+        !self.shown.is_empty()
+    }
+
+    /// What takes the lines away, when they are there, on a terminal of this width by now.
+    pub(super) fn clear(&mut self, width: usize) -> String {
+        let height = self.height(width);
+        self.shown.clear();
+        match height {
             0 => String::new(),
             1 => "\r\x1b[K".to_owned(),
-            lines => format!("\r\x1b[{}A\x1b[J", lines - 1),
+            rows => format!("\r\x1b[{}A\x1b[J", rows - 1),
         }
+    }
+
+    /// Rows of the screen that the lines take. Where it is not known that the terminal has wrapped them anew, their
+    /// beginning may stay: whoever moves up too far eats what was said.
+    fn height(&self, width: usize) -> usize {
+        let rows = |line: &String| if self.rewraps { wrapped(line, width) } else { 1 };
+        self.shown.iter().map(rows).sum()
     }
 
     /// What brings the lines on a terminal of this size up to date, in place and without a gap, while something runs;
@@ -121,15 +137,16 @@ impl Status {
         if lines == self.shown {
             return None;
         }
-        let mut out = match self.shown.len() {
+        let height = self.height(width);
+        let mut out = match height {
             0 => String::new(),
             1 => "\r".to_owned(),
-            lines => format!("\r\x1b[{}A", lines - 1),
+            rows => format!("\r\x1b[{}A", rows - 1),
         };
         let painted: Vec<String> =
             lines.iter().map(|line| paint.paint(Style::Dim, line) + "\x1b[K").collect();
         out.push_str(&painted.join("\n"));
-        if lines.len() < self.shown.len() {
+        if lines.len() < height {
             out.push_str("\x1b[J");
         }
         self.shown = lines;
@@ -165,6 +182,40 @@ impl Status {
         }
         format!("… {}", parts.join(" · "))
     }
+}
+
+/// Rows that a line takes on a terminal of this width.
+fn wrapped(line: &str, width: usize) -> usize {
+    let (mut rows, mut column) = (1, 0);
+    for c in line.chars() {
+        let columns = c.width().unwrap_or(0);
+        if column + columns > width.max(2) {
+            (rows, column) = (rows + 1, 0);
+        }
+        column += columns;
+    }
+    rows
+}
+
+/// Whether the terminal is one that wraps lines anew when its width changes, as far as it can be told from outside. To
+/// take one for such that is none would eat what was said.
+fn rewraps(env: impl Fn(&str) -> Option<String>) -> bool {
+    const SIGNS: [&str; 8] = [
+        "TMUX",
+        "VTE_VERSION",
+        "KITTY_WINDOW_ID",
+        "WEZTERM_PANE",
+        "KONSOLE_VERSION",
+        "WT_SESSION",
+        "ALACRITTY_WINDOW_ID",
+        "GHOSTTY_RESOURCES_DIR",
+    ];
+    let term = env("TERM").unwrap_or_default();
+    let is_known = ["tmux", "foot", "alacritty", "xterm-kitty", "xterm-ghostty", "wezterm"];
+    let is_program = env("TERM_PROGRAM").is_some_and(|name| name == "iTerm.app" || name == "vscode");
+    is_program
+        || is_known.iter().any(|name| term.starts_with(name))
+        || SIGNS.iter().any(|name| env(name).is_some_and(|value| !value.is_empty()))
 }
 
 /// As much of a line as fits into so many columns; a line that wraps could not be taken away again.
@@ -204,8 +255,26 @@ mod tests {
         status.stopped("2");
         assert!(drawn(&mut status, "", (80, 24))[0].contains("run cargo test"));
         assert!(drawn(&mut status, "日本語日本語", (20, 24))[0].chars().count() <= 19);
-        assert_eq!(status.clear(), "\r\x1b[K");
-        assert_eq!(status.clear(), "");
+        assert_eq!(status.clear(80), "\r\x1b[K");
+        assert_eq!(status.clear(80), "");
+    }
+
+    #[test]
+    fn lines_that_were_wrapped_anew_are_taken_away_whole() {
+        let mut status = Status { rewraps: true, ..Status::new(None) };
+        status.begin();
+        status.started("1", "make");
+        status.wrote(&format!("{}\n日本語日本語\n", "x".repeat(50)));
+        drawn(&mut status, "", (80, 24));
+        // 52 columns in 20 take three rows; the wide characters leave a column empty at 13.
+        assert_eq!(status.height(20), 3 + 1 + 1);
+        assert_eq!(status.height(13), 4 + 2 + 1);
+        assert_eq!(Status { rewraps: false, ..status }.height(13), 3);
+        let is = |name: &'static str, value: &'static str| {
+            rewraps(move |asked| (asked == name).then(|| value.to_owned()))
+        };
+        assert!(is("TMUX", "/tmp/tmux-0/default,1,0") && is("TERM", "foot-extra"));
+        assert!(!is("TERM", "xterm-256color") && !is("TERM", "linux") && !is("TMUX", ""));
     }
 
     #[test]
@@ -223,7 +292,7 @@ mod tests {
         assert_eq!(drawn(&mut status, "", (80, 8)), ["  five", "  six", "… 0 s · make"]);
         status.wrote(&"x".repeat(9_000));
         assert_eq!(drawn(&mut status, "", (200, 8))[1].len(), LONGEST);
-        assert_eq!(status.clear(), "\r\x1b[2A\x1b[J");
+        assert_eq!(status.clear(80), "\r\x1b[2A\x1b[J");
         status.stopped("1");
         assert_eq!(drawn(&mut status, "", (80, 24)), ["… 0 s"]);
     }
