@@ -1,6 +1,7 @@
 //! Slash commands: one table, and what each does at its desk.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use base64::Engine;
@@ -13,6 +14,7 @@ use crab_core::provider::{Effort, SERVICES, models};
 use crab_core::session::{self, Transcript};
 
 use crate::args::Args;
+use crate::caret;
 use crate::choice::Choice;
 use crate::export;
 use crate::render::SessionFacts;
@@ -39,6 +41,8 @@ pub(crate) const COMMANDS: &[Slash] = &[
     slash("/new", "", "begin a new session", |_, _| Outcome::Leave(Leave::New)),
     slash("/fork", "", "go on in a copy of this session", Desk::fork),
     slash("/tree", "[N]", "show the turns with their branches, or go on behind turn N", Desk::tree),
+    slash("/undo", "[N]", "take back the last turn, or N, with what edit and write changed", Desk::undo),
+    slash("/redo", "", "put back what was taken back last", Desk::redo),
     slash("/title", "TEXT", "say what this session is about, for the lists of sessions", Desk::title),
     slash("/export", "[FILE]", "write this session to FILE, as .md, .html or .json", Desk::export),
     slash("/cost", "", "tokens and money of this session since crab started", Desk::cost),
@@ -60,7 +64,7 @@ const fn slash(
 }
 
 /// Commands whose features are not there yet.
-const LATER: [&str; 3] = ["/undo", "/compact", "/context"];
+const LATER: [&str; 2] = ["/compact", "/context"];
 
 /// What a command leads to.
 pub(crate) enum Outcome {
@@ -202,9 +206,44 @@ impl Desk {
             Some(turn) => {
                 let words =
                     format!("the conversation goes on behind turn {number}: {}", tree::line(&turn.prompt));
-                Outcome::Change(Change::GoTo(turn.end.clone()), words)
+                Outcome::Change(Change::GoTo { id: turn.end.clone(), undone: None }, words)
             }
             None => Outcome::Fail(format!("there is no turn {number}: /tree shows them")),
+        }
+    }
+
+    fn undo(&mut self, turns: &str) -> Outcome {
+        let turns = if turns.is_empty() { Ok(1) } else { turns.parse() };
+        match turns {
+            Ok(turns) if turns > 0 => self.take("took back", |home, file| session::undo(home, file, turns)),
+            _ => Outcome::Fail("say how many turns to take back: `/undo 2`".into()),
+        }
+    }
+
+    fn redo(&mut self, _: &str) -> Outcome {
+        self.take("put back", session::redo)
+    }
+
+    /// Carries out a plan, or says what stands in its way.
+    fn take(
+        &self,
+        word: &str,
+        plan: impl Fn(&Home, &Path) -> Result<session::Plan, session::Obstacles>,
+    ) -> Outcome {
+        let file = self.facts.file.as_ref().filter(|file| file.exists());
+        let Some((home, file)) = self.home.as_ref().zip(file) else {
+            return Outcome::Fail("nothing was said in this session yet".into());
+        };
+        let done = plan(home, file).and_then(|plan| Ok((plan.apply()?, plan)));
+        match done {
+            Ok((lines, plan)) => {
+                let mut words: Vec<String> =
+                    plan.prompts.iter().map(|prompt| format!("{word}: {}", tree::line(prompt))).collect();
+                words.extend(lines.iter().map(|line| format!("  {}", caret::line(line))));
+                words.extend(others(&plan.others, &self.facts.cwd));
+                Outcome::Change(Change::GoTo { id: plan.go_to, undone: plan.undone }, words.join("\n"))
+            }
+            Err(obstacles) => Outcome::Fail(format!("nothing was changed: {}", obstacles.join("\n"))),
         }
     }
 
@@ -283,6 +322,20 @@ impl Desk {
             Err(why) => Outcome::Fail(why),
         }
     }
+}
+
+/// Names the files that were written to meanwhile by something that cannot be taken back.
+fn others(files: &[PathBuf], cwd: &Path) -> Option<String> {
+    const NAMED: usize = 10;
+    let shown = |file: &PathBuf| {
+        format!("`{}`", caret::line(&file.strip_prefix(cwd).unwrap_or(file).to_string_lossy()))
+    };
+    let names: Vec<String> = files.iter().take(NAMED).map(shown).collect();
+    let more = files.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!names.is_empty()).then(|| {
+        format!("  not taken back, written meanwhile by commands or others: {}{more}", names.join(", "))
+    })
 }
 
 /// The name of a command, for those that have another one.

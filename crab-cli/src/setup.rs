@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crab_core::agent::{Agent, Limits, Model};
+use crab_core::changes::{Changes, Store};
 use crab_core::config::{self, Config, Inputs, Keys};
 use crab_core::gate::{Gate, Rule};
 use crab_core::home::Home;
@@ -151,6 +152,7 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         (Some(home), Some(_)) => home.outputs_dir(session.id()),
         _ => std::env::temp_dir().join(format!("crab-{}", session.id())),
     };
+    let store = home.as_ref().zip(session.file()).map(|(home, _)| Store::at(home.undo_dir(session.id())));
     let facts = facts(&session, &cwd, &model);
     let system = system(args, (&config, home.as_ref()), &cwd, &mut warnings)?;
     let mut agent = Agent {
@@ -167,6 +169,7 @@ pub(crate) fn parts(args: &Args, ground: Ground) -> Result<Parts, Stop> {
         spill,
         secrets,
         seen: Arc::new(Seen::default()),
+        changes: Arc::new(Changes::kept_in(store)),
     };
     agent.tools = offered(args, &config, &agent)?;
     let history = home.as_ref().map(Home::history_file);
@@ -438,6 +441,7 @@ fn offered(args: &Args, config: &Config, agent: &Agent) -> Result<Vec<Arc<dyn To
         let cx = Cx {
             cwd: agent.cwd.clone(),
             seen: agent.seen.clone(),
+            changes: Arc::default(),
             cancel: CancellationToken::new(),
             output: Arc::new(|_| {}),
             environment: agent.environment.clone(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::changes::Changes;
 use crate::gate::Gate;
 use crate::message::Part;
 use crate::process::Environment;
@@ -80,6 +81,8 @@ pub struct Agent {
     pub secrets: Arc<Secrets>,
     /// What was read in this session.
     pub seen: Arc<Seen>,
+    /// What its calls change.
+    pub changes: Arc<Changes>,
 }
 
 /// Starts the agent's task on the current runtime.
@@ -115,7 +118,7 @@ async fn run(mut agent: Agent, mut inbox: mpsc::Receiver<Command>, events: broad
             Job::Change(Change::Title(text)) => {
                 tell(agent.session.append(Body::Title { text }).map(drop), &events);
             }
-            Job::Change(Change::GoTo(id)) => tell(agent.session.go_to(&id), &events),
+            Job::Change(Change::GoTo { id, undone }) => tell(agent.session.go_to(&id, undone), &events),
             Job::Prompt(prompt) => {
                 if !drive(&mut agent, prompt, &mut inbox, &events, &mut queue).await {
                     return;

@@ -64,6 +64,11 @@ impl Home {
         self.sessions_dir().join(slug(&paths::canonical(cwd)))
     }
 
+    /// Where a session keeps what files held before its calls changed them.
+    pub fn undo_dir(&self, session_id: &str) -> PathBuf {
+        self.dir.join("undo").join(session_id)
+    }
+
     /// Where a session's command output goes that is too long for a result.
     pub fn outputs_dir(&self, session_id: &str) -> PathBuf {
         self.dir.join("outputs").join(session_id)

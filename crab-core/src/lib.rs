@@ -82,6 +82,7 @@
 //!     limits: Limits::default(),
 //!     spill: std::env::temp_dir(),
 //!     environment: Arc::new(Environment::default()),
+//!     changes: Arc::default(),
 //!     seen: Arc::new(Seen::default()),
 //!     cwd,
 //!     secrets,
@@ -109,6 +110,7 @@ pub mod accumulate;
 pub mod agent;
 pub mod attach;
 mod capture;
+pub mod changes;
 pub mod clip;
 pub mod config;
 pub mod context;

@@ -37,7 +37,12 @@ pub enum Change {
     /// What the session is about.
     Title(String),
     /// What is said next follows this entry of the session.
-    GoTo(String),
+    GoTo {
+        /// The entry.
+        id: String,
+        /// The one behind which the conversation went on so far, when it is taken back.
+        undone: Option<String>,
+    },
 }
 
 impl std::fmt::Debug for Change {
@@ -46,7 +51,7 @@ impl std::fmt::Debug for Change {
             Self::Model(model) => write!(f, "Model({}/{})", model.provider.name(), model.name),
             Self::Effort(effort) => write!(f, "Effort({effort:?})"),
             Self::Title(title) => write!(f, "Title({title:?})"),
-            Self::GoTo(id) => write!(f, "GoTo({id})"),
+            Self::GoTo { id, .. } => write!(f, "GoTo({id})"),
         }
     }
 }

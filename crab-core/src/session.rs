@@ -7,6 +7,7 @@ mod load;
 mod lock;
 mod transcript;
 mod turns;
+mod undo;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write};
@@ -22,10 +23,11 @@ use entry::Header;
 use load::{Loaded, Tree, load, read_error};
 
 pub use durability::{Durability, Unsynced};
-pub use entry::{Body, Entry, Totals};
+pub use entry::{Body, Entry, Facts, Totals};
 pub use list::{Listed, find, latest, list};
 pub use transcript::{Found, Transcript, remove, search};
 pub use turns::Turn;
+pub use undo::{Obstacles, Plan, redo, undo};
 
 /// Why a session could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -204,7 +206,10 @@ impl Session {
             let id = if self.tree.contains(&entry.id) { self.new_id() } else { entry.id.clone() };
             // The numbers of damaged lines are those of the other file.
             let mut body = match &entry.body {
-                Body::Note { text, .. } => Body::note(text.clone()),
+                Body::Note { text, facts } => {
+                    let facts = Facts { changed: facts.changed.clone(), ..Facts::default() };
+                    Body::noting(text.clone(), facts)
+                }
                 body => body.clone(),
             };
             body.redact(&self.secrets);
@@ -252,8 +257,8 @@ impl Session {
     pub fn append(&mut self, body: Body) -> Result<Arc<Entry>, Error> {
         let skipped = std::mem::take(&mut self.skipped);
         if !skipped.is_empty() {
-            let text = "damaged lines were found and reported when the session was resumed".into();
-            self.push(Body::Note { text, skipped_lines: skipped, totals: None });
+            let text = "damaged lines were found and reported when the session was resumed";
+            self.push(Body::noting(text, Facts { skipped_lines: skipped, ..Facts::default() }));
         }
         let entry = self.push(body);
         self.save()?;
@@ -267,19 +272,21 @@ impl Session {
     pub fn end_turn(&mut self) -> Result<(), Error> {
         let totals = self.tree.totals.clone();
         let text = format!("end of turn {}", totals.turns);
-        self.append(Body::Note { text, skipped_lines: vec![], totals: Some(totals) }).map(drop)
+        let facts = Facts { totals: Some(Box::new(totals)), ..Facts::default() };
+        self.append(Body::noting(text, facts)).map(drop)
     }
 
     /// What is said next follows this entry, and not the newest one. A note says so in the file, where the branch that is
-    /// left stays as it is.
+    /// left stays as it is; `undone` is where it was, when this can be put back.
     ///
     /// # Errors
     /// There is no such entry; or as [`Session::append`].
-    pub fn go_to(&mut self, id: &str) -> Result<(), Error> {
+    pub fn go_to(&mut self, id: &str, undone: Option<String>) -> Result<(), Error> {
         if !self.tree.go_to(id) {
             return Err(Error::NoEntry { id: id.to_owned() });
         }
-        self.append(Body::note("the conversation goes on from here")).map(drop)
+        let facts = Facts { undone, ..Facts::default() };
+        self.append(Body::noting("the conversation goes on from here", facts)).map(drop)
     }
 
     /// What the session came to.

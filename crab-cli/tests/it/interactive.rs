@@ -262,6 +262,43 @@ fn a_conversation_goes_on_from_an_earlier_turn() {
 }
 
 #[test]
+fn a_turn_is_taken_back_with_its_files_and_put_there_again() {
+    let crab = Crab::new();
+    crab.put("a.txt", "one\n");
+    crab.script(&[
+        r#"{"tool_calls":[{"name":"read","arguments":{"path":"a.txt"}}]}"#,
+        r#"{"tool_calls":[{"name":"edit","arguments":{"path":"a.txt","edits":[{"old":"one","new":"two"}]}},{"name":"write","arguments":{"path":"b.txt","content":"b"}},{"name":"bash","arguments":{"command":"touch made"}}]}"#,
+        r#"{"text":"all done"}"#,
+        r#"{"text":"another"}"#,
+    ]);
+    let mut terminal = Terminal::sized(&crab, (40, 100), &["--yolo"]);
+    terminal.prompt();
+    terminal.press("/undo\r");
+    terminal.text("nothing was said");
+    terminal.prompt();
+    terminal.press("change it\r");
+    terminal.text("all done");
+    terminal.prompt();
+    terminal.press("/undo\r");
+    terminal.text("took back: change it");
+    terminal.text("put back `");
+    terminal.text("removed `");
+    terminal.text("written meanwhile by commands or others: `made`");
+    terminal.prompt();
+    assert_eq!((crab.get("a.txt").as_str(), crab.dir().join("b.txt").exists()), ("one\n", false));
+    terminal.press("/redo\r");
+    terminal.text("put back: change it");
+    terminal.prompt();
+    assert_eq!((crab.get("a.txt"), crab.get("b.txt")), ("two\n".into(), "b".into()));
+    crab.put("b.txt", "by hand");
+    terminal.press("/undo\r");
+    terminal.text("has changed since");
+    terminal.prompt();
+    assert_eq!(crab.get("a.txt"), "two\n");
+    assert_eq!(terminal.leave(), 0);
+}
+
+#[test]
 fn what_is_typed_while_a_turn_runs_is_not_lost() {
     let crab = Crab::new();
     let wait = r#"{"tool_calls":[{"name":"bash","arguments":{"command":"touch begun; until [ -e go ]; do sleep 0.01; done"}}]}"#;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::changes::Changed;
 use crate::message::{Assistant, Part, ToolResult, Usage};
 use crate::protocol::{By, Decision};
 use crate::redact::Secrets;
@@ -100,12 +101,9 @@ pub enum Body {
     Note {
         /// What it is.
         text: String,
-        /// The numbers of the lines that were found damaged, and that later readers need not report again.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        skipped_lines: Vec<u64>,
-        /// At the end of a turn: what the session came to by then, so that a list need not read all of it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        totals: Option<Totals>,
+        /// What programs read in it.
+        #[serde(flatten)]
+        facts: Facts,
     },
     /// An entry that this crab cannot read. It stays in the file; it is never written.
     #[serde(skip)]
@@ -113,6 +111,24 @@ pub enum Body {
         /// Its type.
         kind: String,
     },
+}
+
+/// What a note says to programs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// The numbers of the lines that were found damaged, and that later readers need not report again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skipped_lines: Vec<u64>,
+    /// At the end of a turn: what the session came to by then, so that a list need not read all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub totals: Option<Box<Totals>>,
+    /// Behind the result of a call: the files that it changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<Changed>,
+    /// Where the conversation was taken back: the entry behind which it went on before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undone: Option<String>,
 }
 
 /// What a session came to.
@@ -142,7 +158,12 @@ impl Totals {
 impl Body {
     /// A note.
     pub fn note(text: impl Into<String>) -> Self {
-        Self::Note { text: text.into(), skipped_lines: vec![], totals: None }
+        Self::noting(text, Facts::default())
+    }
+
+    /// A note with something for programs in it.
+    pub fn noting(text: impl Into<String>, facts: Facts) -> Self {
+        Self::Note { text: text.into(), facts }
     }
 
     /// The word for it in the file.
@@ -167,9 +188,10 @@ impl Body {
             Self::Assistant(message) => secrets.redact_assistant(message),
             Self::ToolResult(result) => secrets.redact_parts(&mut result.content),
             Self::Title { text } => secrets.redact_string(text),
-            Self::Note { text, totals, .. } => {
+            Self::Note { text, facts } => {
                 secrets.redact_string(text);
-                totals
+                facts
+                    .totals
                     .iter_mut()
                     .filter_map(|totals| totals.title.as_mut())
                     .for_each(|title| secrets.redact_string(title));
@@ -284,10 +306,8 @@ fn body(kind: &str, line: &[u8]) -> Result<Option<Body>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Text {
         text: String,
-        #[serde(default)]
-        skipped_lines: Vec<u64>,
-        #[serde(default)]
-        totals: Option<Totals>,
+        #[serde(flatten)]
+        facts: Facts,
     }
     let read = |user: User| Body::User { content: user.content };
     Ok(Some(match kind {
@@ -304,8 +324,8 @@ fn body(kind: &str, line: &[u8]) -> Result<Option<Body>, serde_json::Error> {
         }
         "title" => Body::Title { text: serde_json::from_slice::<Text>(line)?.text },
         "note" => {
-            let Text { text, skipped_lines, totals } = serde_json::from_slice(line)?;
-            Body::Note { text, skipped_lines, totals }
+            let Text { text, facts } = serde_json::from_slice(line)?;
+            Body::Note { text, facts }
         }
         _ => return Ok(None),
     }))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::Error;
-use super::entry::{self, Body, Header, Line, Totals};
+use super::entry::{self, Body, Facts, Header, Line, Totals};
 use super::load::{load_header, read_error};
 use crate::home::Home;
 use crate::message::text_of;
@@ -172,8 +172,8 @@ fn totals_in(lines: &[u8], is_all: bool) -> Option<Totals> {
             continue;
         }
         match body_of(line) {
-            Some(Body::Note { totals: Some(found), .. }) => {
-                totals = Some(found);
+            Some(Body::Note { facts: Facts { totals: Some(found), .. }, .. }) => {
+                totals = Some(*found);
                 break;
             }
             Some(body) => behind.push(body),

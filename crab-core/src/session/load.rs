@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Error;
-use super::entry::{self, Body, Entry, Header, Line, Totals, VERSION};
+use super::entry::{self, Body, Entry, Facts, Header, Line, Totals, VERSION};
 
 /// The entries of a session and how they hang together.
 #[derive(Default)]
@@ -39,6 +39,11 @@ impl Tree {
     /// The index of the entry that this one follows.
     pub(super) fn parent(&self, index: usize) -> Option<usize> {
         self.parents[index]
+    }
+
+    /// The index of an entry.
+    pub(super) fn index(&self, id: &str) -> Option<usize> {
+        self.by_id.get(id).copied()
     }
 
     /// The next entry follows this one. False when there is no such entry.
@@ -201,7 +206,7 @@ impl State {
     }
 
     fn entry(&mut self, number: u64, entry: Entry, placed: bool, trouble: Option<String>) {
-        if let Body::Note { skipped_lines, .. } = &entry.body {
+        if let Body::Note { facts: Facts { skipped_lines, .. }, .. } = &entry.body {
             self.reported.extend(skipped_lines);
         }
         match (&entry.body, trouble) {

@@ -78,7 +78,8 @@ impl Transcript {
     }
 }
 
-/// Removes a session, with the output of its commands that did not fit into results. Gives its id.
+/// Removes a session, with the output of its commands that did not fit into results and the contents that its calls
+/// replaced. Gives its id.
 ///
 /// # Errors
 /// It is in use, it is no session, or the system does not let it go.
@@ -92,10 +93,13 @@ pub fn remove(home: &Home, file: &Path) -> Result<String, Error> {
     };
     let failed = |source| Error::Write { file: file.to_path_buf(), source };
     std::fs::remove_file(file).map_err(failed)?;
-    match std::fs::remove_dir_all(home.outputs_dir(&id)) {
-        Err(err) if err.kind() != std::io::ErrorKind::NotFound => Err(failed(err)),
-        _ => Ok(id),
+    for folder in [home.outputs_dir(&id), home.undo_dir(&id)] {
+        match std::fs::remove_dir_all(folder) {
+            Err(err) if err.kind() != std::io::ErrorKind::NotFound => return Err(failed(err)),
+            _ => {}
+        }
     }
+    Ok(id)
 }
 
 /// Where a session has the words that were looked for.

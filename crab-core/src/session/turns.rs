@@ -71,7 +71,7 @@ mod tests {
         ask(&mut session, "one");
         ask(&mut session, "two");
         let turns = |file| Transcript::read(file).unwrap().turns;
-        session.go_to(&turns(&file)[0].end).unwrap();
+        session.go_to(&turns(&file)[0].end, None).unwrap();
         ask(&mut session, "three");
         let found: Vec<_> = turns(&file)
             .into_iter()
@@ -83,11 +83,11 @@ mod tests {
             expected.map(|(number, parent, prompt, is)| (number, parent, prompt.to_owned(), is))
         );
         // Where it goes on is known to the next run, also when nothing was said there yet.
-        session.go_to(&turns(&file)[1].end).unwrap();
+        session.go_to(&turns(&file)[1].end, None).unwrap();
         drop(session);
         let current: Vec<_> = turns(&file).into_iter().map(|turn| turn.is_current).collect();
         assert_eq!(current, [true, true, false]);
         let mut session = Session::open(&file, folder.path(), Arc::default()).unwrap();
-        assert!(session.go_to("nowhere").is_err());
+        assert!(session.go_to("nowhere", None).is_err());
     }
 }

@@ -403,6 +403,7 @@ mod tests {
             let cx = Cx {
                 cwd: folder.path().canonicalize().unwrap(),
                 seen: Arc::default(),
+                changes: Arc::default(),
                 cancel: CancellationToken::new(),
                 output: Arc::new(|_: &str| {}),
                 environment: Arc::new(Environment::new(session, vec!["CRAB_TEST_KEY".into()])),

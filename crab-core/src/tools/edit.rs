@@ -182,8 +182,10 @@ fn missing(shown: &str, reason: &str, path: &std::path::Path, cx: &Cx) -> String
 
 fn edit(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
     let plan = plan(arguments, cx)?;
+    cx.changes.before(&plan.real, Some(&plan.old));
     replace::replace(&plan.real, &plan.old, &plan.new).map_err(|err| failed(&plan.shown, &err))?;
     cx.seen.record(&plan.real, &plan.new);
+    cx.changes.made(&plan.real, Some(&plan.old), &plan.new);
     let view = diff::view(&plan.shown, &plan.old, &plan.new);
     let edits =
         if arguments.edits.len() == 1 { "1 edit".into() } else { format!("{} edits", arguments.edits.len()) };

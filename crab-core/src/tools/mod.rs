@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::changes::Changes;
 use crate::gate::Hidden;
 pub use crate::gate::Permit;
 use crate::message::Part;
@@ -111,6 +112,8 @@ pub struct Cx {
     pub cwd: PathBuf,
     /// What was read and written in this session.
     pub seen: Arc<Seen>,
+    /// What its calls change, with what was there before.
+    pub changes: Arc<Changes>,
     /// Cancelled when the turn is aborted: end soon, the caller drops the call after a short grace.
     pub cancel: CancellationToken,
     /// Live output for a person.
@@ -258,6 +261,7 @@ pub(crate) mod tests {
             let cx = Cx {
                 cwd: dir.path().canonicalize().unwrap(),
                 seen: Arc::default(),
+                changes: Arc::default(),
                 cancel: CancellationToken::new(),
                 output: Arc::new(|_| {}),
                 environment: Arc::default(),

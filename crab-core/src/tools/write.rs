@@ -126,6 +126,7 @@ fn encoded(old: &[u8], content: &[u8], shown: &str) -> Result<(Vec<u8>, Vec<Stri
 fn write(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
     let plan = plan(arguments, cx)?;
     let Plan { real, shown, old, new, notes } = &plan;
+    cx.changes.before(real, old.as_deref());
     let done = match old {
         None => replace::create(real, new),
         Some(old) if old == new => Ok(()),
@@ -133,6 +134,9 @@ fn write(arguments: &Arguments, cx: &Cx) -> Result<Output, String> {
     };
     done.map_err(|err| failed(shown, &err))?;
     cx.seen.record(real, new);
+    if old.as_ref() != Some(new) {
+        cx.changes.made(real, old.as_deref(), new);
+    }
     let view = diff::view(shown, old.as_deref().unwrap_or_default(), new);
     let what = match old {
         None => format!("made `{shown}`: {} bytes", new.len()),

@@ -9,12 +9,13 @@ use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Halt, Turn, since};
+use crate::changes::Made;
 use crate::clip;
 use crate::gate::{Hidden, Permit, Verdict};
 use crate::message::{Part, Stop, ToolCall, ToolResult, text_of};
 use crate::protocol::{Answer, By, Decision, Denied, Event, Question};
 use crate::redact::{Redacting, Secrets};
-use crate::session::Body;
+use crate::session::{Body, Facts};
 use crate::tools::{Access, Cx, Kind, Output, Tool, View};
 
 /// How long cancelled calls may take, all together, to end by themselves: time to stop their processes and to say what
@@ -346,6 +347,11 @@ impl Turn<'_> {
             ms: outcome.ms,
         };
         self.append(Body::ToolResult(result.clone()));
+        let Made { changed, problems } = self.agent.changes.take();
+        problems.into_iter().for_each(|problem| self.warn(problem));
+        if !changed.is_empty() {
+            self.append(Body::noting("files were changed", Facts { changed, ..Facts::default() }));
+        }
         (result, view)
     }
 
@@ -389,6 +395,7 @@ impl Turn<'_> {
         Cx {
             cwd: agent.cwd.clone(),
             seen: agent.seen.clone(),
+            changes: agent.changes.clone(),
             cancel: self.line.cancel.clone(),
             output: Arc::new(move |chunk| live.push(chunk)),
             environment: agent.environment.clone(),

@@ -256,6 +256,7 @@ impl Chat {
             spill: self.folder.path().join("spill"),
             secrets,
             seen: Arc::new(Seen::default()),
+            changes: Arc::default(),
         });
         Started { handle, model, requests, log: vec![], lagged: 0, _folder: self.folder }
     }
