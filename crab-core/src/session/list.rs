@@ -1,7 +1,7 @@
 //! Finds sessions: the newest of a directory, one by its id, all of them.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -116,23 +116,31 @@ struct Head {
 fn read_head(file: &Path) -> Result<Option<Head>, Error> {
     /// As much of a file as a list may cost.
     const LIMIT: u64 = 256 * 1024;
+    /// Where the first prompt mostly is.
+    const NEAR: usize = 4 * 1024;
     let handle = File::open(file).map_err(|source| read_error(file, source))?;
-    let mut reader = BufReader::new((&handle).take(LIMIT));
+    let mut reader = BufReader::with_capacity(NEAR, (&handle).take(LIMIT));
     let Some(header) = load_header(&mut reader, file)? else { return Ok(None) };
-    let mut rest = Vec::new();
-    reader.read_to_end(&mut rest).map_err(|source| read_error(file, source))?;
-    if rest.trim_ascii().is_empty() {
-        return Ok(None);
+    let (mut line, mut is_empty) = (Vec::new(), true);
+    loop {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line).map_err(|source| read_error(file, source))?;
+        is_empty &= line.trim_ascii().is_empty();
+        if length == 0 {
+            break;
+        }
+        if let Some(prompt) = prompt_of(&line) {
+            return Ok(Some(Head { header, prompt, handle }));
+        }
     }
-    let prompt = rest.split(|byte| *byte == b'\n').find_map(prompt_of).unwrap_or_default();
-    Ok(Some(Head { header, prompt, handle }))
+    Ok((!is_empty).then_some(Head { header, prompt: String::new(), handle }))
 }
 
 /// What a session came to: the newest line that says so, which is the last but for what a turn that was killed left, and
 /// what stands behind it. Without one the whole file is read.
 fn totals(file: &File) -> std::io::Result<Totals> {
     /// Most sessions are not longer, and most turns' last lines neither.
-    const FIRST: u64 = 32 * 1024;
+    const FIRST: u64 = 2 * 1024;
     let length = file.metadata()?.len();
     let mut size = FIRST;
     loop {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -126,19 +126,23 @@ pub fn search(
 ) -> Result<(Vec<Found>, Vec<String>), Error> {
     let (sessions, mut warnings) = list(home, cwd)?;
     let wanted = words.to_lowercase();
+    let raw = raw(words);
+    let may_hold = |bytes: &[u8]| raw.as_ref().is_none_or(|raw| raw.is_match(bytes));
     let mut found = vec![];
     for session in sessions {
         // Most files do not have it, and need not be taken apart.
-        let file: PathBuf = session.file.clone();
-        let bytes = match std::fs::read(&file) {
+        let bytes = match std::fs::read(&session.file) {
             Ok(bytes) => bytes,
             Err(err) => {
-                warnings.push(read_error(&file, err).to_string());
+                warnings.push(read_error(&session.file, err).to_string());
                 continue;
             }
         };
         let mut places = vec![];
-        for line in bytes.split(|byte| *byte == b'\n') {
+        if !may_hold(&bytes) {
+            continue;
+        }
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| may_hold(line)) {
             let Some((kind, text)) = said(line) else { continue };
             let hits = text.lines().filter(|line| line.to_lowercase().contains(&wanted));
             places.extend(hits.map(|line| (kind.clone(), line.to_owned())));
@@ -150,6 +154,16 @@ pub fn search(
         found.extend(places.map(|(kind, line)| Found { session: session.clone(), kind, line }));
     }
     Ok((found, warnings))
+}
+
+/// What a line has in it that has these words, as far as that can be told without taking the line apart.
+fn raw(words: &str) -> Option<regex::bytes::Regex> {
+    // Everything else may stand there in another form.
+    let is_plain =
+        words.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') && !words.contains(['"', '\\']);
+    let pattern = regex::escape(words);
+    let built = regex::bytes::RegexBuilder::new(&pattern).case_insensitive(true).build();
+    built.ok().filter(|_| is_plain)
 }
 
 /// Who said what in this line of a file.
