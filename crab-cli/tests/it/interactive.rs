@@ -224,6 +224,31 @@ fn sessions_are_listed_gone_on_with_and_copied() {
 }
 
 #[test]
+fn a_session_is_chosen_by_words_of_it() {
+    let crab = Crab::new();
+    for prompt in ["fix the parser", "write the docs", "parse more"] {
+        crab.mock(&["-p", prompt]).ok();
+    }
+    let mut terminal = Terminal::start(&crab, &["-r"]);
+    terminal.text("parse more");
+    terminal.press("parser");
+    terminal.until("the list", |screen| !screen.contents().contains("write the docs"));
+    terminal.press("\r");
+    terminal.prompt();
+    let screen = terminal.screen().contents();
+    assert!(screen.contains("fix the parser") && !screen.contains("resume which?"), "{screen}");
+    terminal.press("go on\r");
+    terminal.until("the answer", |screen| screen.contents().matches("go on").count() == 2);
+    terminal.prompt();
+    assert_eq!(terminal.leave(), 0);
+    let mut terminal = Terminal::start(&crab, &["-r"]);
+    terminal.text("resume which?");
+    terminal.press("\x1b");
+    terminal.text("no session was chosen");
+    assert_eq!(terminal.child.wait().unwrap().exit_code(), 1);
+}
+
+#[test]
 fn a_conversation_goes_on_from_an_earlier_turn() {
     let crab = Crab::new();
     let mut terminal = Terminal::sized(&crab, (40, 80), &[]);
