@@ -89,8 +89,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes a command's text to standard output. A reader that has gone has seen enough.
+/// Writes a command's text to standard output. A reader that has gone has seen enough. What models, tools and services said
+/// reaches a terminal without its control characters, and a pipe as it is.
 fn print(text: &str) -> ExitCode {
+    let text = if io::stdout().is_terminal() { &caret::answer(text) } else { text };
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(err) if err.kind() != io::ErrorKind::BrokenPipe => {
             let stop = Stop::new(FailureKind::Internal, format!("cannot write to standard output: {err}"));

@@ -1,6 +1,9 @@
 //! `crab sessions`: what is found, shown, exported and removed.
 
+use portable_pty::CommandBuilder;
+
 use crate::crab::Crab;
+use crate::terminal::Terminal;
 
 /// A home with two sessions of one directory; their ids, the older one first.
 fn two() -> (Crab, [String; 2]) {
@@ -69,6 +72,20 @@ fn a_session_is_shown_and_exported() {
     assert_eq!(json["title"], "what is in a.txt?");
     assert!(json["entries"].as_array().unwrap().iter().any(|entry| entry["type"] == "tool_result"));
     crab.run(&["sessions", "show", "zzz"]).fails(2, "no session has an id");
+}
+
+#[test]
+fn what_was_said_reaches_no_terminal_raw() {
+    let crab = Crab::new();
+    crab.script(&[r#"{"text":"copy \u001b]52;c;aGk=\u0007 and \u009b2J this"}"#]);
+    let session = crab.mock(&["-p", "go", "-o", "stream-json"]).ok().json().pop().unwrap();
+    let id = session["session"].as_str().unwrap();
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_crab"));
+    command.args(["sessions", "show", id]);
+    let mut terminal = Terminal::run(&crab, (24, 80), &[], command);
+    terminal.text("copy ^[]52;c;aGk=^G and <U+009B>2J this");
+    assert!(!terminal.raw.contains(&0x1b) && !terminal.raw.windows(2).any(|pair| pair == [0xc2, 0x9b]));
+    assert!(crab.run(&["sessions", "show", id]).ok().out.contains('\u{1b}'));
 }
 
 #[test]
