@@ -2,23 +2,35 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::Error;
+
+/// What a crab that was killed had just forked keeps the lock until it is another program, or gone as well.
+const LETTING_GO: Duration = Duration::from_millis(300);
 
 /// Takes the lock, which lasts as long as the file is open. `Ok(Some)` is a warning: the file system has no locks.
 ///
 /// The lock belongs to this one opening of the file (`flock`): opening and closing the file elsewhere in the process
 /// does not lose it, and a command that crab starts does not inherit it.
 pub(super) fn lock(handle: &File, file: &Path) -> Result<Option<String>, Error> {
-    match handle.try_lock() {
-        Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => {
-            Err(Error::Locked { file: file.to_path_buf(), holder: holder(handle, file) })
+    let begun = Instant::now();
+    loop {
+        match handle.try_lock() {
+            Ok(()) => return Ok(None),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LETTING_GO => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Locked { file: file.to_path_buf(), holder: holder(handle, file) });
+            }
+            Err(TryLockError::Error(err)) => {
+                return Ok(Some(format!(
+                    "the session file `{}` cannot be locked ({err}): do not use it in two places at once",
+                    file.display()
+                )));
+            }
         }
-        Err(TryLockError::Error(err)) => Ok(Some(format!(
-            "the session file `{}` cannot be locked ({err}): do not use it in two places at once",
-            file.display()
-        ))),
     }
 }
 
