@@ -355,13 +355,19 @@ impl Found {
         let (Self::Open(file) | Self::Fork(_, file)) = self else { return None };
         // A file that cannot be read is reported when it is opened, and so is a pipe, which would be waited for here.
         std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?;
-        let lines = BufReader::new(std::fs::File::open(file).ok()?).split(b'\n').map_while(Result::ok);
-        let models = lines.filter_map(|line| {
-            let entry: Value =
-                serde_json::from_slice(&line).ok().filter(|_| line.starts_with(MODEL_ENTRY))?;
+        let mut reader = BufReader::with_capacity(1 << 16, std::fs::File::open(file).ok()?);
+        let (mut line, mut last) = (vec![], None);
+        let named = |line: &[u8]| {
+            let entry: Value = serde_json::from_slice(line).ok()?;
             Some((entry["provider"].as_str()?.to_owned(), entry["model"].as_str()?.to_owned()))
-        });
-        models.last()
+        };
+        while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            if line.starts_with(MODEL_ENTRY) {
+                last = named(&line).or(last);
+            }
+            line.clear();
+        }
+        last
     }
 }
 

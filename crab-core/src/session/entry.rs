@@ -263,6 +263,9 @@ pub(super) fn decode(line: &[u8]) -> Result<Line, String> {
         parent_id: Option<Option<String>>,
         time: Option<String>,
     }
+    if let Some(entry) = as_written(line) {
+        return Ok(Line::Entry { entry, placed: true, trouble: None });
+    }
     let head: Head<'_> = serde_json::from_slice(line).map_err(|err| plain(&err))?;
     if head.r#type == "session" {
         return serde_json::from_slice(line).map(Line::Header).map_err(|err| plain(&err));
@@ -278,6 +281,27 @@ pub(super) fn decode(line: &[u8]) -> Result<Line, String> {
     let placed = head.parent_id.is_some();
     let entry = Entry { id, parent_id: head.parent_id.flatten(), time: head.time.unwrap_or_default(), body };
     Ok(Line::Entry { entry, placed, trouble })
+}
+
+/// An entry in the form in which crab itself writes it, whose line is gone through once and not twice. Anything else is
+/// read the long way.
+fn as_written(line: &[u8]) -> Option<Entry> {
+    /// What stands up to the next quote, without escapes, and what follows.
+    fn text(line: &[u8]) -> Option<(&str, &[u8])> {
+        let end = line.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        let rest = line[end..].strip_prefix(b"\"")?;
+        Some((std::str::from_utf8(&line[..end]).ok()?, rest))
+    }
+    let (kind, rest) = text(line.strip_prefix(b"{\"type\":\"")?)?;
+    let (id, rest) = text(rest.strip_prefix(b",\"id\":\"")?)?;
+    let rest = rest.strip_prefix(b",\"parent_id\":")?;
+    let (parent_id, rest) = match rest.strip_prefix(b"null") {
+        Some(rest) => (None, rest),
+        None => text(rest.strip_prefix(b"\"")?).map(|(id, rest)| (Some(id.to_owned()), rest))?,
+    };
+    let (time, _) = text(rest.strip_prefix(b",\"time\":\"")?)?;
+    let body = body(kind, line).ok()??;
+    (!id.is_empty()).then(|| Entry { id: id.to_owned(), parent_id, time: time.to_owned(), body })
 }
 
 /// Tells a field that is null from one that is missing.
