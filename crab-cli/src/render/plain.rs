@@ -47,11 +47,14 @@ pub(crate) fn diff_lines(diff: &str, paint: Paint, limit: usize) -> String {
     }
 }
 
+#[derive(Default)]
 struct Call {
     title: String,
     is_streamed: bool,
     /// The question on this terminal has shown all of it.
     is_known: bool,
+    /// The user said no.
+    is_denied: bool,
 }
 
 /// Renders for people.
@@ -211,7 +214,7 @@ impl Text {
             title.replace_range(end.., "…");
         }
         self.newest_call = id.to_owned();
-        self.calls.insert(id.to_owned(), Call { title: title.clone(), is_streamed: false, is_known: false });
+        self.calls.insert(id.to_owned(), Call { title: title.clone(), ..Call::default() });
         if self.detail == Detail::Quiet {
             return Ok(());
         }
@@ -242,7 +245,13 @@ impl Text {
                 ),
             ),
             By::Rule => self.log_unless_quiet(Style::Yellow, &format!("denied by a rule: {title}")),
-            By::User | By::Yolo => Ok(()),
+            By::User => {
+                if let Some(call) = self.calls.get_mut(id) {
+                    call.is_denied = true;
+                }
+                Ok(())
+            }
+            By::Yolo => Ok(()),
         }
     }
 
@@ -256,6 +265,11 @@ impl Text {
             Some(call) if result.tool_call_id != self.newest_call => format!("{}: ", call.title),
             _ => String::new(),
         };
+        if call.as_ref().is_some_and(|call| call.is_denied) {
+            // What the model reads is no news to whoever has just said it.
+            let line = self.paint.paint(Style::Dim, &format!("  {of}not run\n"));
+            return self.log(&line);
+        }
         let (word, style) = if result.is_error { ("failed", Style::Red) } else { ("ok", Style::Dim) };
         let time = duration(Duration::from_millis(result.ms));
         // How a command ended says how long it took.
