@@ -347,6 +347,12 @@ fn canonical(name: &str) -> &str {
     }
 }
 
+/// Whether a line moves the conversation or its files, which nothing else may do at the same time.
+pub(crate) fn moves(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    matches!(canonical(word), "/undo" | "/redo" | "/tree")
+}
+
 /// Whether there is such a command, or will be.
 pub(crate) fn knows(name: &str) -> bool {
     LATER.contains(&name) || COMMANDS.iter().any(|command| command.name == canonical(name))
@@ -431,6 +437,11 @@ mod tests {
             assert!(help.contains(command.name), "{}", command.name);
         }
         assert!(help.lines().all(|line| line.len() <= 110), "{help}");
+    }
+
+    #[test]
+    fn what_moves_the_conversation_is_known_by_its_first_word() {
+        assert!(moves("/undo 2") && moves(" /redo") && !moves("/cost") && !moves("say /undo"));
     }
 
     #[test]

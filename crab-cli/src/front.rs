@@ -295,6 +295,9 @@ impl Front {
                     self.screen.output.err.write("(this goes along with the next prompt)\n")?;
                 }
             }
+            Meaning::Slash if self.owed > 0 && commands::moves(line) => {
+                self.screen.say("a turn that was stopped has not ended yet: try again in a moment")?;
+            }
             Meaning::Slash => match table.desk.run(line) {
                 Outcome::Say(text) => self.screen.output.err.write(text)?,
                 Outcome::Fail(why) => self.screen.say(&why)?,
