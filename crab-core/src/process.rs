@@ -81,6 +81,8 @@ impl Environment {
             command.env_remove(name);
         }
         before_exec(command.as_std_mut(), die_with(rustix::process::getpid()));
+        // Before there is anything to end: crab may be killed in the next moment. What keeps it from starting is told below.
+        let _ = lock(&self.guard).ready();
         let child = command.spawn()?;
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let pid = pid.ok_or_else(|| io::Error::other("the command ended before it had a process id"))?;
@@ -185,31 +187,43 @@ struct Guard {
     groups: Vec<Pid>,
 }
 
-/// `$1` is the session, `$2` crab's own process, which is never a target.
+/// `$1` is the session, `$2` crab's own process, which is never a target. A pipe that ends without a `.` was crab's sudden
+/// end: then it looks again, for a process that is just becoming another program has no environment for a moment.
 const GUARD: &str = r#"
 trap '' INT TERM HUP QUIT TSTP
 groups=' '
+calm=
 while read -r line; do
     id=${line#?}
     case $line in
         +*) groups="$groups$id " ;;
         -*) case $groups in *" $id "*) groups="${groups%% $id *} ${groups#* $id }" ;; esac ;;
+        .*) calm=1 ;;
     esac
 done
 for id in $groups; do kill -s KILL -- "-$id" 2>/dev/null; done
 [ -n "$1" ] && [ -d /proc/self ] || exit 0
-for round in 1 2 3 4 5; do
+quiet=0
+for round in 1 2 3 4 5 6 7 8; do
     found=
     for file in $(grep -lszxF -e "CRAB_SESSION_ID=$1" /proc/[0-9]*/environ); do
         pid=${file#/proc/}
         pid=${pid%/environ}
         [ "$pid" = "$2" ] || { kill -s KILL "$pid" 2>/dev/null && found=1; }
     done
-    [ -n "$found" ] || exit 0
+    [ -z "$found" ] || { quiet=0; continue; }
+    quiet=$((quiet + 1))
+    if [ -n "$calm" ] || [ $quiet -ge 3 ]; then exit 0; fi
+    sleep 0.05
 done
 "#;
 
 impl Guard {
+    /// There is one. It finds by their environment also those commands that it was not told of any more.
+    fn ready(&mut self) -> io::Result<()> {
+        if self.shell.is_some() { Ok(()) } else { self.start() }
+    }
+
     fn watch(&mut self, group: Pid) -> io::Result<()> {
         self.prune();
         self.groups.push(group);
@@ -262,7 +276,10 @@ impl Guard {
 
     fn reap(&mut self, limit: Duration) {
         let Some(mut shell) = self.shell.take() else { return };
-        drop(shell.stdin.take());
+        if let Some(mut stdin) = shell.stdin.take() {
+            // One that is gone needs no farewell.
+            let _ = stdin.write_all(b".\n");
+        }
         let deadline = Instant::now() + limit;
         while let Ok(None) = shell.try_wait()
             && Instant::now() < deadline
