@@ -220,3 +220,17 @@ pub enum Message {
     /// What a tool answered.
     ToolResult(ToolResult),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_add_up_and_rubbish_never_becomes_a_small_one() {
+        let usage = |input| Usage { input, ..Usage::default() };
+        let mut sum = usage(Some(1));
+        sum.add(&usage(None));
+        sum.add(&usage(Some(u64::MAX)));
+        assert_eq!((sum.input, sum.output), (Some(u64::MAX), None));
+    }
+}

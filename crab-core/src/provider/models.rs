@@ -189,6 +189,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn a_cost_has_many_names() {
+        let is = |usage: Value| cost(&usage);
+        assert_eq!(is(serde_json::json!({"cost": 0.5})), Some(0.5));
+        assert_eq!(is(serde_json::json!({"cost": {"usd": 0.25}})), Some(0.25));
+        assert_eq!(is(serde_json::json!({"cost_in_usd_ticks": 37_756_000})), Some(0.003_775_6));
+        assert_eq!(is(serde_json::json!({"prompt_tokens": 1})), None);
+    }
+
+    #[test]
     fn the_table_is_sound() {
         assert_eq!(KNOWN.len(), TABLE.lines().count());
         for (service, model) in KNOWN.iter() {
