@@ -68,8 +68,17 @@ pub(crate) fn last_text(messages: &[Arc<Assistant>]) -> Option<String> {
     let says = |message: &Arc<Assistant>| !message.text().trim().is_empty();
     let last = messages.iter().rposition(says)?;
     let is_begun = |message: &&Arc<Assistant>| says(message) && message.stop == Stop::Cut;
-    let begun = messages[..last].iter().rev().take_while(is_begun).count();
-    Some(messages[last - begun..=last].iter().map(|message| message.text()).collect())
+    // A request that failed in between, before another model went on, left a message without a word.
+    let heard = |message: &&Arc<Assistant>| says(message) || message.stop != Stop::Cut;
+    let mut pieces: Vec<String> = messages[..last]
+        .iter()
+        .rev()
+        .filter(heard)
+        .take_while(is_begun)
+        .map(|message| message.text())
+        .collect();
+    pieces.reverse();
+    Some(pieces.concat() + &messages[last].text())
 }
 
 #[cfg(test)]
@@ -80,6 +89,14 @@ mod tests {
 
     fn message(text: &str) -> Arc<Assistant> {
         Arc::new(Assistant { content: vec![Block::text(text)], ..Assistant::default() })
+    }
+
+    #[test]
+    fn an_answer_that_another_model_went_on_with_is_one() {
+        let cut = |text: &str| Arc::new(Assistant { stop: Stop::Cut, ..message(text).as_ref().clone() });
+        let nothing = Arc::new(Assistant { stop: Stop::Cut, ..Assistant::default() });
+        assert_eq!(last_text(&[cut("it is "), nothing, message("43")]).as_deref(), Some("it is 43"));
+        assert_eq!(last_text(&[cut("it is "), message("one"), message("two")]).as_deref(), Some("two"));
     }
 
     #[test]

@@ -40,6 +40,13 @@ struct Lessons {
     body: Value,
     /// How the service was taken to be so far, the last one the present.
     tried: Vec<Compat>,
+    within: Arc<Mutex<Within>>,
+}
+
+/// What was learnt in all tries of one request.
+#[derive(Default)]
+struct Within {
+    compat: Option<Compat>,
     told: Vec<String>,
 }
 
@@ -76,16 +83,20 @@ impl Amend for Lessons {
         self.body = amended;
         self.tried.push(lesson.compat);
         let (service, model) = (&self.service, &self.request.model);
-        self.told.extend(lesson.told.map(|told| format!("`{service}` ({model}) {told}")));
+        let mut within = self.within.lock().unwrap_or_else(PoisonError::into_inner);
+        within.compat = Some(lesson.compat);
+        within.told.extend(lesson.told.map(|told| format!("`{service}` ({model}) {told}")));
+        drop(within);
         true
     }
 
     fn accepted(&mut self) -> Vec<String> {
-        if let [_, .., last] = self.tried[..] {
+        let mut within = self.within.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(compat) = within.compat {
             let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
-            learnt.insert(self.request.model.clone(), last);
+            learnt.insert(self.request.model.clone(), compat);
         }
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut within.told)
     }
 }
 
@@ -113,9 +124,11 @@ impl Provider for Client {
     fn stream(&self, request: Request) -> Deltas {
         let (http, dialect, start) = (Arc::clone(&self.http), self.dialect, self.compat);
         let (learnt, request) = (Arc::clone(&self.learnt), Arc::new(request));
+        let within = Arc::new(Mutex::new(Within::default()));
         retry::stream(self.policy, move || {
+            let before = within.lock().unwrap_or_else(PoisonError::into_inner).compat;
             let known = learnt.lock().unwrap_or_else(PoisonError::into_inner).get(&request.model).copied();
-            let compat = known.unwrap_or(start);
+            let compat = before.or(known).unwrap_or(start);
             let lessons = Lessons {
                 learnt: Arc::clone(&learnt),
                 request: Arc::clone(&request),
@@ -123,7 +136,7 @@ impl Provider for Client {
                 service: http.service.name.clone(),
                 body: Value::Null,
                 tried: vec![compat],
-                told: vec![],
+                within: Arc::clone(&within),
             };
             let decoder = (dialect.decoder)(&compat);
             http.attempt(Exchange { decoder, amend: Box::new(lessons.begun()) })

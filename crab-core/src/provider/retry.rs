@@ -151,8 +151,10 @@ impl Tries {
         if matches!(delta, Delta::Warning(_)) {
             return self.ready.push_back(Ok(delta));
         }
-        let is_text = matches!(&delta, Delta::Text(text) if !text.is_empty());
-        let is_thought = matches!(&delta, Delta::Thinking { text, .. } if !text.is_empty());
+        // Models like to begin with line breaks, which nobody takes for an answer.
+        let is_text = matches!(&delta, Delta::Text(text) if !text.trim().is_empty());
+        let is_thought = matches!(&delta, Delta::Thinking { text, .. } if !text.is_empty())
+            && !self.held.iter().any(|held| matches!(held, Delta::Text(_)));
         if !self.shown && !is_text && !is_thought {
             return self.held.push(delta);
         }
@@ -264,6 +266,13 @@ mod tests {
         let (items, made) = run(script).await;
         assert_eq!(items, ["other", "retrying 2", "other", "a", "stop"]);
         assert_eq!(made, 2);
+    }
+
+    #[tokio::test]
+    async fn white_space_alone_is_nothing_shown() {
+        let failed = vec![text("\n\n"), Err((FailureKind::Cut, None))];
+        let (items, made) = run(vec![failed, vec![text("\n"), text("a"), Ok(Delta::Stop(Stop::End))]]).await;
+        assert_eq!((items, made), (["retrying 2", "\n", "a", "stop"].map(String::from).into(), 2));
     }
 
     #[tokio::test]

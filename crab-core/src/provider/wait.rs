@@ -28,8 +28,8 @@ pub(super) fn wait_in_headers(get: impl Fn(&str) -> Option<String>) -> Option<Du
 /// `in 11.054s`, `in 6m0s`, `in 250ms`, `after 20 seconds`, `in 3 days`; a unit that is none of time makes it no wait.
 pub(super) fn wait_in_text(text: &str) -> Option<Duration> {
     let found = SOON.captures(text)?.get(1)?.as_str();
-    let amounts = PART.captures_iter(found).map(|part| amount(&part[1], &part[2].to_lowercase()));
-    let total: f64 = amounts.sum::<Option<f64>>()?;
+    let amounts = PART.captures_iter(found).map_while(|part| amount(&part[1], &part[2].to_lowercase()));
+    let total: f64 = amounts.sum();
     seconds(&total.to_string())
 }
 
@@ -116,6 +116,7 @@ mod tests {
         check_wait("try again in 3 days", Some(3 * 86_400_000));
         check_wait("try again in 2 months", Some(60 * 86_400_000));
         check_wait("try again after 20 requests", None);
+        check_wait("try again in 20s, 3 requests left", Some(20_000));
         check_wait("try again in a moment", None);
         check_wait("slow down", None);
     }
